@@ -31,7 +31,7 @@ def row(r: int, dtype: str, curvature: bool, gaps: bool) -> dict[str, object]:
     bend = np.ones(1) if curvature else None
     asks = {loss.name: Ask((loss,), curvature=bend) for loss in (KL, NegativeBinomial(10))}
     cases = {name: partial(data.sweep, W, H, ask) for name, ask in asks.items()}
-    kl, nb = interleaved(cases, now=time.thread_time).values()
+    kl, nb = interleaved(cases, rounds=60, now=time.thread_time).values()
     words = [f"r = {r}", dtype, *["curvature"] * curvature, *["gaps"] * gaps]
     return {
         "case": ", ".join(words), "seconds": nb.median, "spread": nb.spread, "ratio": nb.minimum / kl.minimum,

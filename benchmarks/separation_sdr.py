@@ -23,6 +23,7 @@ from pathlib import Path
 import numpy as np
 from scipy.signal import resample_poly
 
+from drnmf import DRNMF
 from drnmf.apps.audio import open_recording, separate
 from drnmf.apps.audio.evaluation import match_references, measure
 from drnmf.apps.audio.study import NOISE_LEVELS, study, synthesise_tune
@@ -104,9 +105,8 @@ def windows(seeds: int, max_iter: int, n_init: int) -> Iterator[Row]:
             mixture = sources.sum(axis=0)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # some fits stop at max_iter
-                found = separate(
-                    mixture, rank, rate=rate, window=4 * hop, hop=hop, max_iter=max_iter, n_init=n_init, tol=1e-5
-                )
+                model = DRNMF(rank, betas=(0, 1), max_iter=max_iter, n_init=n_init, tol=1e-5, random_state=0)
+                found = separate(mixture, model, rate=rate, window=4 * hop, hop=hop)
             recording, truths = open_recording(mixture, rate), [open_recording(source, rate) for source in sources]
             groups = match_references(recording, truths, found.transform, found.W, found.H)
             estimates = np.stack([found.sources[list(members)].sum(axis=0) for members in groups])

@@ -5,16 +5,18 @@ race    processor seconds to the loss that scikit-learn's MiniBatchNMF has after
         all rows under the components, W found to its end
 passes  that loss after 1 and 3 passes of at least 20 batches over the loss of a full fit
 rows    rows a second of the second pass over those of one sweep for H of all rows
-robust  DR {1, 2}: the largest scaled loss over a full fit's after 3 passes; the gap of all rows inside the running
-        one's two standard errors
+robust  DR {1, 2}: the largest scaled loss over a full fit's after 3 passes; rows a second as above; the gap of all rows
+        (their losses over those of the stream's models of one loss, W found to its end) inside the running one's two
+        standard errors
 repeat  one batch repeated, with forget = half of its rows, over a fit from the same start
 memory  peak memory of `drnmf stream` on a .npy of float32 beside its batch
 growth  newsgroups: rec.autos and sci.space from the batch in the middle on; top words of each that one component has,
         and had before they came; cosines of the others
 
-    DRNMF_DATA=... OMP_NUM_THREADS=1 python benchmarks/stream.py race passes ...
+    DRNMF_DATA=... OMP_NUM_THREADS=1 python benchmarks/stream.py race passes ... [3] [cells newsgroups ...]
 
-Rows go to results/speed.csv, the ratio of `race` in its column.
+with the number of seeds, and parts of the names of the sets. Rows go to results/speed.csv, the ratio of `race` in its
+column.
 """
 
 from __future__ import annotations
@@ -51,6 +53,8 @@ def problems() -> list[tuple[str, Any, int, float]]:
     frames = np.maximum(frames, frames[frames > 0].min())
     found = [("cells KL", cells, 6, 1.0), ("newsgroups KL", news, 20, 1.0), ("newsgroups Fro", news, 20, 2.0)]
     found.append(("spectrogram IS", frames, 10, 0.0))
+    words = [word for word in sys.argv[1:] if any(word in name for name, *_ in found)]
+    found = [one for one in found if not words or any(word in one[0] for word in words)]
     return [(name, X[np.random.RandomState(0).permutation(X.shape[0])], r, beta) for name, X, r, beta in found]
 
 
@@ -79,6 +83,18 @@ def streamed(X: Any, model: Any, batch: int, passes: int, look: Callable[[float,
             if i + 1 in (1, 2, 4, 7, 10, 14, len(parts)) and look(turn + (i + 1) / len(parts), seconds):
                 return seconds
     return seconds
+
+
+def sweep_of(X: Any, r: int, omega: Any) -> float:
+    """Seconds of one sweep for H of all rows."""
+    full, A = open_data(X), np.asfortranarray(np.random.default_rng(0).uniform(size=(X.shape[0], r)))
+    H = np.random.default_rng(1).uniform(size=(r, X.shape[1]))
+    seconds = []
+    for _ in range(5):
+        started = time.process_time()
+        full.sweep(A, H, Ask(omega))
+        seconds.append(time.process_time() - started)
+    return float(np.median(seconds))
 
 
 def race(seeds: range) -> list[dict[str, Any]]:
@@ -111,13 +127,7 @@ def passes(seeds: range) -> list[dict[str, Any]]:
     for name, X, r, beta in problems():
         whole = BetaNMF(r, beta=beta, random_state=0, max_iter=300).fit(X)
         reference = float(loss_of(whole, X)[0])
-        full, A = open_data(X), np.asfortranarray(np.random.default_rng(0).uniform(size=(X.shape[0], r)))
-        H = np.random.default_rng(1).uniform(size=(r, X.shape[1]))
-        sweeps = []
-        for _ in range(5):
-            started = time.process_time()
-            full.sweep(A, H, Ask(whole.omega_))
-            sweeps.append(time.process_time() - started)
+        sweep = sweep_of(X, r, whole.omega_)
         for seed in seeds:
             model, found = BetaNMF(r, beta=beta, random_state=seed), {}
 
@@ -129,23 +139,29 @@ def passes(seeds: range) -> list[dict[str, Any]]:
             streamed(X, model, X.shape[0] // 20, 3, look)
             rows.append({"what": "passes", "data": name, "seed": seed, "one": found[1][0] / reference,
                          "three": found[3][0] / reference,
-                         "rows": float(np.median(sweeps)) / ((found[3][1] - found[1][1]) / 2.0)})  # fmt: skip
+                         "rows": sweep / ((found[3][1] - found[1][1]) / 2.0)})  # fmt: skip
             print(rows[-1], flush=True)
     return rows
 
 
 def robust(seeds: range) -> list[dict[str, Any]]:
     rows = []
-    X = problems()[3][1]
+    X = next(X for name, X, *_ in problems() if name == "spectrogram IS")
     for seed in seeds:
         whole = DRNMF(10, betas=(1, 2), random_state=seed, max_iter=500).fit(X)
         model = DRNMF(10, betas=(1, 2), random_state=seed)
-        streamed(X, model, X.shape[0] // 20, 3, lambda turn, seconds: False)
-        scaled = loss_of(model, X) / whole.references_
-        running, per_row = model.scaled_losses_, loss_of(model, X) / (model.references_ / model.rows_seen_ * X.shape[0])
-        gap = float(per_row.max() - model.weights_ @ per_row)
+        times: dict[float, float] = {}
+        streamed(
+            X, model, X.shape[0] // 20, 3, lambda turn, seconds, times=times: times.update({turn: seconds}) or False
+        )
+        losses, running = loss_of(model, X), model.scaled_losses_
+        alone = [with_components(one.H, beta, X) for one, beta in zip(model.stream_.followers[1:], (1, 2), strict=True)]
+        scaled = losses / whole.references_
+        own = losses / np.concatenate([loss_of(one, X) for one in alone])
+        gap = float(own.max() - model.weights_ @ own)
         rows.append({"what": "robust", "data": "spectrogram {1,2}", "seed": seed,
                      "ratio": float(scaled.max()) / whole.reconstruction_err_, "running": float(running.max()),
+                     "rows": sweep_of(X, 10, whole.omega_) / ((times[3.0] - times[1.0]) / 2.0),
                      "gap": gap, "said": model.gap_, "error": model.gap_error_,
                      "inside": abs(gap - model.gap_) <= 2 * model.gap_error_})  # fmt: skip
         print(rows[-1], flush=True)
@@ -230,8 +246,10 @@ if __name__ == "__main__":
     count = next((int(word) for word in sys.argv[1:] if word.isdigit()), 5)
     with threadpool_limits(1):
         for name in [word for word in sys.argv[1:] if word in CASES] or CASES:
-            keep(f"stream {name}", [
-                {"case": f"{row['data']} {row.get('seed', '')}".strip()}
-                | {key: value for key, value in row.items() if key not in ("what", "data", "seed")}
-                for row in CASES[name](range(count))
-            ])  # fmt: skip
+            rows = CASES[name](range(count))
+            for data in dict.fromkeys(row["data"] for row in rows):  # sets replace their own rows
+                keep(f"stream {name}, {data}", [
+                    {"case": f"seed {row.get('seed', 0)}"}
+                    | {key: value for key, value in row.items() if key not in ("what", "data", "seed")}
+                    for row in rows if row["data"] == data
+                ])  # fmt: skip

@@ -13,9 +13,10 @@ import matplotlib.pyplot as plt
 import numpy as np
 import soundfile as sf
 
+from drnmf import DRNMF
 from drnmf.apps.audio import separate
 from drnmf.apps.audio.evaluation import measure
-from drnmf.apps.audio.grouping import match_components
+from drnmf.apps.audio.separation import match_components
 from drnmf.apps.audio.study import synthesise_tune
 
 folder = Path(sys.argv[1]) if len(sys.argv) > 1 else None  # where to leave the sources, to listen to
@@ -23,7 +24,8 @@ folder = Path(sys.argv[1]) if len(sys.argv) > 1 else None  # where to leave the 
 # %%
 # E D C D E E E: three notes and the click of the hammer, so four components.
 tune = synthesise_tune(seed=0)
-result = separate(tune.mixture, 4, rate=tune.rate, betas=(0, 1), window=512, hop=256, n_init=6, max_iter=100)
+model = DRNMF(4, betas=(0, 1), n_init=6, max_iter=100, tol=1e-5, random_state=0)
+result = separate(tune.mixture, model, rate=tune.rate, window=512, hop=256)
 print("sum of the sources = mixture:", bool(np.allclose(result.sources.sum(axis=0), tune.mixture)))
 
 # How good is the model under each loss, against the best that each loss reaches alone?

@@ -26,7 +26,7 @@ for theme, words in THEMES.items():
         themes.append(theme)
 
 corpus = count_words(texts, min_df=2).with_labels(themes)
-topics = fit_topics(corpus, 3, betas=(1, 2))  # Kullback-Leibler and Frobenius at once
+topics = fit_topics(corpus, 3)  # under Kullback-Leibler and Frobenius at once
 
 for k in range(3):
     print(f"topic {k + 1}:", ", ".join(f"{word} {100 * share:.0f} %" for word, share in topics.top_words(k, 6)))

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from drnmf.losses.huber import Huber
     from drnmf.losses.interval import Interval
     from drnmf.losses.negative_binomial import NegativeBinomial
-    from drnmf.losses.rowwise import Rowwise
+    from drnmf.losses.part import Rowwise
     from drnmf.objective.penalties import L1, L2, Smooth, Sparsity, Volume
     from drnmf.parameters.solver import Solver
     from drnmf.problem.divergence import beta_divergence
@@ -68,7 +68,7 @@ _MODULES = {
     "Huber": "losses.huber",
     "Interval": "losses.interval",
     "NegativeBinomial": "losses.negative_binomial",
-    "Rowwise": "losses.rowwise",
+    "Rowwise": "losses.part",
     "L1": "objective.penalties",
     "L2": "objective.penalties",
     "Smooth": "objective.penalties",

@@ -46,6 +46,9 @@ class Grid(Protocol):
         ...
 
 
+Entries = Any
+"""The entries of a matrix, checked: a NumPy array, a SciPy sparse array, a tensor, or a Dask array of blocks."""
+
 MatrixLike = Grid | ArrayLike
 """What users may hand in as X: an array of some library, a table, or anything that NumPy makes an array of."""
 

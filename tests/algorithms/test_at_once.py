@@ -8,16 +8,15 @@ import numpy as np
 import pytest
 
 from drnmf.algorithms import batch
-from drnmf.algorithms.batch import Call, solve_batch
-from drnmf.algorithms.loop import Control
+from drnmf.algorithms.batch import kind_of, solve_batch
+from drnmf.algorithms.loop import Call, Control, minimise
 from drnmf.algorithms.updates.minimax import Minimax
 from drnmf.algorithms.updates.table import GPU_RULES, RULES
 from drnmf.algorithms.weights import Fixed, FrankWolfe, Reactive
 from drnmf.backends.base import Data, Sweep
-from drnmf.backends.batch import largest_batch
-from drnmf.backends.host.space import HOST, HostSpace
+from drnmf.backends.host.dense import HOST, HostSpace
 from drnmf.backends.modes import Matrix
-from drnmf.backends.open import open_data
+from drnmf.backends.open import largest_batch, open_data
 from drnmf.losses.names import as_losses
 from drnmf.objective.objective import Objective
 
@@ -94,7 +93,7 @@ def test_every_run_comes_to_what_it_comes_to_by_itself(name, deferred, monkeypat
     controls = [Control(max_iter=most, tol=tol) for most, tol in ((12, 0.0), (30, 1e-2), (1, 1e-6))]
     for inner_iter in (1, 2):
         made = calls(*RUNS[name], [replace(control, inner_iter=inner_iter) for control in controls])
-        for found, wanted in zip(solve_batch(made), map(Call.solve, made), strict=True):
+        for found, wanted in zip(solve_batch(made), map(minimise, made), strict=True):
             assert (found.reason, found.n_iter, found.converged) == (wanted.reason, wanted.n_iter, wanted.converged)
             np.testing.assert_allclose(found.trace.losses, wanted.trace.losses, rtol=1e-7)
             np.testing.assert_allclose(found.trace.weights, wanted.trace.weights, rtol=1e-7, atol=1e-12)
@@ -118,19 +117,19 @@ def test_a_run_that_fails_or_is_stopped_disturbs_no_other():
     assert isinstance(first, RuntimeError)
     assert (second.reason, second.n_iter) == ("callback", 1)
     assert (third.reason, third.n_iter) == ("max_iter", 5)
-    np.testing.assert_allclose(third.losses, made[2].solve().losses)
+    np.testing.assert_allclose(third.losses, minimise(made[2]).losses)
     assert isinstance(fourth, ValueError)
     assert [type(one) for one in solve_batch([broken])] == [ValueError]
 
 
 def test_what_can_be_made_at_once():
     (call,) = calls((1,), RULES["mu"], Fixed(), [Control()])
-    assert call.kind is not None
-    assert replace(call, control=Control(max_iter=3)).kind == call.kind
-    assert replace(call, control=Control(inner_iter=3)).kind != call.kind
-    assert replace(call, control=Control(keeper=object())).kind is None
-    assert replace(call, rule=Minimax()).kind is None
-    assert replace(call, rule=RULES["newton"]).kind is None  # every column has a curvature of its own
+    assert kind_of(call) is not None
+    assert kind_of(replace(call, control=Control(max_iter=3))) == kind_of(call)
+    assert kind_of(replace(call, control=Control(inner_iter=3))) != kind_of(call)
+    assert kind_of(replace(call, control=Control(keeper=object()))) is None
+    assert kind_of(replace(call, rule=Minimax())) is None
+    assert kind_of(replace(call, rule=RULES["newton"])) is None  # every column has a curvature of its own
     assert largest_batch(1 << 20) == 64
     assert largest_batch((1 << 20) + 1) == 1
     assert largest_batch(0) == 128

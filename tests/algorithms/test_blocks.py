@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from drnmf.algorithms.certificates import certify
-from drnmf.algorithms.loop import Control, minimise, solve
+from drnmf.algorithms.loop import Call, Control, minimise, solve
 from drnmf.algorithms.updates.minimax import Minimax
 from drnmf.algorithms.updates.table import RULES
 from drnmf.algorithms.weights import POLICIES, Fixed
-from drnmf.backends.host.space import HostSpace
+from drnmf.backends.host.dense import HostSpace
 from drnmf.backends.open import open_data
 from drnmf.losses.beta import FROBENIUS, IS, KL, Beta
 from drnmf.objective.objective import Objective
@@ -77,7 +77,8 @@ FIXED = Fixed()
 
 def run(data, starts, omega, rule, policy=FIXED, **control):
     objective = Objective(omega, np.ones(len(omega)), data.mean)
-    return minimise(data, starts, objective, rule, policy, Control(**{"tol": 0, "max_iter": 60, **control})), objective
+    control = Control(**{"tol": 0, "max_iter": 60, **control})
+    return minimise(Call(data, starts, objective, rule, policy, control)), objective
 
 
 @pytest.mark.parametrize("rule", [*RULES.values(), Minimax()], ids=[*RULES, "minimax"])

@@ -22,10 +22,9 @@ from drnmf.algorithms.updates.constrained import free_bound, free_parts
 from drnmf.algorithms.updates.extrapolated import Extrapolated, Momentum
 from drnmf.algorithms.updates.hals import HALS
 from drnmf.algorithms.updates.minimax import _ascend, _bisect, solve_dual, surrogates
-from drnmf.algorithms.updates.monotone import Monotone
-from drnmf.algorithms.updates.multiplicative import Multiplicative
-from drnmf.algorithms.updates.multiplier import _Search, searched
-from drnmf.algorithms.updates.newton import Newton, tilted_step
+from drnmf.algorithms.updates.monotone import Monotone, Multiplicative
+from drnmf.algorithms.updates.newton import Newton, penalised_step
+from drnmf.algorithms.updates.roots import _Search, searched
 from drnmf.algorithms.updates.steps import packed
 from drnmf.algorithms.weights import Fixed
 from drnmf.backends.base import Sweep
@@ -62,12 +61,12 @@ def test_surrogates_integrate_every_power(rng):
 def test_the_bound_of_a_minimax_step_counts_penalties_once(rng, omega):
     """The penalties stand beside the maximum: their bound does not change with the weights nor with their scale."""
     F = rng.uniform(1, 2, (3, 5))
-    tilt = tilted(F, L1(0.3, on="H"), L2(0.2, on="H"))
+    penalties = tilted(F, L1(0.3, on="H"), L2(0.2, on="H"))
     N, P = rng.uniform(1, 2, (2, len(omega), 3, 5))
     ones = np.ones(len(omega))
-    given = Parts(N, P, ones, omega, 0.0, scaled_losses=2.0 * ones, references=3.0 * ones, tilt=tilt)
+    given = Parts(N, P, ones, omega, 0.0, scaled_losses=2.0 * ones, references=3.0 * ones, penalties=penalties)
     weights, t, bound = solve_dual(F, given)
-    slots = tilt.bound(F).times(1.0 / tilt.factor).slots(F)
+    slots = penalties.bound(F).times(1.0 / penalties.factor).slots(F)
     values = surrogates(F, t, given, slots)
     assert bound == pytest.approx(values.max())
     assert bound < 2.0
@@ -163,7 +162,8 @@ def test_a_newton_step_under_penalties_is_the_minimum_of_loss_and_penalties(rng)
     P = whole @ F
     N = P - rng.uniform(0.1, 0.2, P.shape)
     for scale in (None, 2.0):
-        stepped = tilted_step(F, N, P, Q, 1e-9, 500, scale, gram, Bound(linear, curvature))
+        parts = Parts(N[None], P[None], np.ones(1), (KL,), 1e-9, Q=Q, gram=gram)
+        stepped = penalised_step(F, parts, 500, scale, Bound(linear, curvature))
         slope = P - N + linear + curvature @ F
         expected = F - np.linalg.solve((1.0 if scale is None else scale) * whole + curvature, slope)
         np.testing.assert_allclose(stepped, expected, rtol=1e-6)

@@ -10,7 +10,7 @@ from drnmf import DRNMF, L1, L2, BetaNMF, MultiObjectiveNMF, Solver, Sparsity, p
 from drnmf.algorithms.updates.base import Parts
 from drnmf.algorithms.updates.minimax import surrogates
 from drnmf.algorithms.updates.monotone import majorised
-from drnmf.algorithms.updates.multiplier import multiplier_step, searched
+from drnmf.algorithms.updates.roots import multiplier_step, searched
 from drnmf.algorithms.updates.simplex_steps import simplex_step, simplex_step_ahead
 from drnmf.losses.names import as_losses
 
@@ -136,7 +136,7 @@ def test_the_compiled_step_goes_on_as_the_reference_does(monkeypatch, r, kind):
     packed = np.repeat(G[np.tril_indices(r)][:, None], F.shape[1], axis=1)
     given = {"gram": G} if kind == "gram" else {"Q": packed}
     last = np.random.default_rng(6).dirichlet(np.full(r, 0.5), F.shape[1]).T.copy()
-    asked = [(N, 1e-16, 1, 1.0, last, pace) for pace in (0.0, 0.7)]
+    asked = [(N, 1e-16, 1, 1.0, last, momentum) for momentum in (0.0, 0.7)]
     compiled = [simplex_step_ahead(F, *rest, **given) for rest in asked]
     monkeypatch.setenv("DRNMF_BACKEND", "numpy")
     reference = [simplex_step_ahead(F, *rest, **given) for rest in asked]

@@ -59,10 +59,10 @@ def test_the_compiled_step_is_the_reference(shape, dtype):
         stepped = shared_step(F, N, G, FLOOR, passes)
         assert stepped.dtype == dtype
         close(stepped, _descend_shared(F, N, G, FLOOR, passes), dtype)
-        for pace in (0.0, 0.4, 3.0):
-            same, further = extrapolated_step(F, N, G, FLOOR, passes, last, pace)
+        for momentum in (0.0, 0.4, 3.0):
+            same, further = extrapolated_step(F, N, G, FLOOR, passes, last, momentum)
             assert np.array_equal(same, stepped)
-            close(further, _push(F, N, G, FLOOR, stepped, last, pace), dtype)
+            close(further, _push(F, N, G, FLOOR, stepped, last, momentum), dtype)
             assert further.min() >= dtype(FLOOR)
             below = value(F, N, G)
             assert (value(further, N, G) <= below + (1e-12 if dtype is np.float64 else 1e-5) * np.abs(below)).all()

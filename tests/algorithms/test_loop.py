@@ -13,7 +13,7 @@ from drnmf.algorithms.loop import Control, Log, Run, solve
 from drnmf.algorithms.updates.minimax import Minimax
 from drnmf.algorithms.updates.table import RULES
 from drnmf.algorithms.weights import POLICIES, ByRule
-from drnmf.backends.host.space import HostSpace
+from drnmf.backends.host.dense import HostSpace
 from drnmf.backends.open import open_data
 from drnmf.losses.beta import FROBENIUS, IS, KL
 from drnmf.objective.objective import Objective

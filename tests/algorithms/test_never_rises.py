@@ -16,8 +16,7 @@ from drnmf.algorithms.updates.constrained import OneSide
 from drnmf.algorithms.updates.extrapolated import Extrapolated
 from drnmf.algorithms.updates.hals import HALS
 from drnmf.algorithms.updates.minimax import Minimax
-from drnmf.algorithms.updates.monotone import Monotone
-from drnmf.algorithms.updates.multiplicative import Multiplicative
+from drnmf.algorithms.updates.monotone import Monotone, Multiplicative
 from drnmf.algorithms.updates.newton import Guarded, Newton
 from drnmf.numerics import rise_tolerance
 

@@ -9,38 +9,37 @@ from drnmf import L1, L2
 from drnmf.algorithms.certificates import Residual
 from drnmf.algorithms.updates.base import Parts
 from drnmf.algorithms.updates.minimax import surrogates
-from drnmf.algorithms.updates.on_simplex import _model
-from drnmf.algorithms.updates.simplex_steps import model_slope
+from drnmf.algorithms.updates.simplex_steps import _model, model_slope
 from drnmf.algorithms.updates.steps import packed
 from drnmf.backends.base import Ask
-from drnmf.backends.host.space import HOST
+from drnmf.backends.host.dense import HOST
 from drnmf.backends.open import open_data
 from drnmf.losses.beta import FROBENIUS, KL, Beta
-from drnmf.objective.penalty import Bound, Penalties, Setting, Tilt
+from drnmf.objective.penalty import BlockPenalties, Bound, Penalties, Setting
 
 
-def tilted(F: np.ndarray, *terms) -> Tilt:
+def tilted(F: np.ndarray, *terms) -> BlockPenalties:
     penalties = Penalties(terms, Setting((4, F.shape[1]), 1.0, 3.0))
     measures = penalties.measure(HOST, F, 0)
     return penalties.of(0, (measures, penalties.measure(HOST, F, 1)), 2.0)
 
 
-def parts(rng, omega, tilt=None, **more) -> Parts:
+def parts(rng, omega, penalties=None, **more) -> Parts:
     N, P = rng.uniform(1, 2, (len(omega), 3, 5)), rng.uniform(1, 2, (len(omega), 3, 5))
-    return Parts(N, P, np.array([0.25, 0.75])[: len(omega)], omega, 1e-9, tilt=tilt, **more)
+    return Parts(N, P, np.array([0.25, 0.75])[: len(omega)], omega, 1e-9, penalties=penalties, **more)
 
 
 def test_weighted_parts_and_those_of_penalties_add_up(rng):
     F = rng.uniform(1, 2, (3, 5))
-    tilt = tilted(F, L1(0.3, on="H"), L2(0.2, on="H"))
-    given = parts(rng, (KL, FROBENIUS), tilt)
+    penalties = tilted(F, L1(0.3, on="H"), L2(0.2, on="H"))
+    given = parts(rng, (KL, FROBENIUS), penalties)
     N, P = given.weighted()
     np.testing.assert_allclose(N, 0.25 * given.N[0] + 0.75 * given.N[1])
-    down, up = tilt.bound(F).parts(F)
+    down, up = penalties.bound(F).parts(F)
     np.testing.assert_allclose(given.multiplicative(F), F * (N + down) / (P + up))
     tilted_N, tilted_P = given.with_penalties(F)
     np.testing.assert_allclose(tilted_P - tilted_N, P + up - N - down)
-    np.testing.assert_allclose(tilted_P - P, tilt.bound(F).curvature @ F)
+    np.testing.assert_allclose(tilted_P - P, penalties.bound(F).curvature @ F)
     assert (tilted_N < N).all()
 
 
@@ -54,11 +53,11 @@ def test_a_curvature_of_both_signs_is_split():
 def test_the_quadratic_model_on_the_simplex_has_the_slope_of_loss_and_penalties(rng):
     """Columns with a curvature of their own, where entries have weights; and one matrix for all."""
     F = rng.uniform(1, 2, (3, 5))
-    tilt = tilted(F, L1(0.3, on="H"), L2(0.2, on="H"))
+    penalties = tilted(F, L1(0.3, on="H"), L2(0.2, on="H"))
     A = rng.normal(size=(6, 3))
-    bound = tilt.bound(F)
-    own = parts(rng, (FROBENIUS,), tilt, Q=np.repeat(packed(A.T @ A, F), 5, axis=1))
-    shared = parts(rng, (FROBENIUS,), tilt, gram=A.T @ A)
+    bound = penalties.bound(F)
+    own = parts(rng, (FROBENIUS,), penalties, Q=np.repeat(packed(A.T @ A, F), 5, axis=1))
+    shared = parts(rng, (FROBENIUS,), penalties, gram=A.T @ A)
     for given in (own, shared):
         expected = A.T @ A @ F - given.N[0] + bound.slope() + bound.curvature @ F
         np.testing.assert_allclose(model_slope(F, *_model(F, given)), expected)

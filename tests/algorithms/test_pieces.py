@@ -111,8 +111,8 @@ def test_a_step_rejected_twice_is_halved_and_begins_the_sequence_again() -> None
 
 def test_the_sequence_of_nesterov_and_its_delay() -> None:
     rule = Extrapolated(delay=2)
-    assert rule.pace(Momentum(np.ones(1), 1.0, 1)) == (0.0, 1.0)
-    a, nu = rule.pace(Momentum(np.ones(1), 2.0, 2))
+    assert rule.momentum(Momentum(np.ones(1), 1.0, 1)) == (0.0, 1.0)
+    a, nu = rule.momentum(Momentum(np.ones(1), 2.0, 2))
     assert nu == pytest.approx((1 + 17**0.5) / 2)
     assert a == pytest.approx(1 / nu)
 

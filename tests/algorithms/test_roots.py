@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from drnmf.algorithms.updates import roots
-from drnmf.algorithms.updates.multiplier import _power, multiplier_step
-from drnmf.algorithms.updates.roots import joined_slots, positive_root
+from drnmf.algorithms.updates.roots import _power, joined_slots, multiplier_step, positive_root
 
 SLOTS = [
     ((0.0,), (1.0,)),

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from drnmf.backends import digest
+from drnmf.backends import entries
 from drnmf.backends.open import open_blocks, open_data
 
 
@@ -38,7 +38,7 @@ def test_layout_does_not_matter(backend, dtype, zeros, monkeypatch):
     X = matrix(dtype, zeros)
     first = open_data(X, backend).digest()
     assert {open_data(form, backend).digest() for form in forms(X)} == {first}
-    monkeypatch.setattr(digest, "BLOCK_BYTES", 200)
+    monkeypatch.setattr(entries, "BLOCK_BYTES", 200)
     assert {open_data(form, backend).digest() for form in forms(X)} == {first}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from decimal import Decimal, getcontext
 
 import numpy as np
@@ -58,6 +59,18 @@ def test_sizes_far_from_the_data_keep_the_digits_of_the_negative_binomial(backen
         exact = (X * (X / V).ln() if x else 0) - (X + a) * ((X + a) / (V + a)).ln()
         got = data.sweep(np.array([[v]]), np.ones((1, 1)), Ask((NegativeBinomial(size),), None)).losses[0]
         assert got == pytest.approx(float(exact), rel=1e-13)
+
+
+@pytest.mark.parametrize("size", [1e-6, 1.0, 1e12])
+def test_entries_far_from_the_model_keep_their_loss_in_float32(size):
+    """Ratios of x and v up to 1e36, and a zero: the bits of a ratio must not leave the range of float32."""
+    getcontext().prec, a = 50, Decimal(size)
+    for x, v in itertools.product((0.0, 1e-6, 1.0, 1e6), (1e-30, 1e-6, 1.0, 1e6)):
+        X, V = (np.array([[value], [1.0]], np.float32) for value in (x, v))  # the second entry costs nothing
+        exact_x, exact_v = (Decimal(float(value[0, 0])) for value in (X, V))
+        exact = (exact_x * (exact_x / exact_v).ln() if x else 0) - (exact_x + a) * ((exact_x + a) / (exact_v + a)).ln()
+        got = open_data(X, "native").sweep(V, np.ones((1, 1), np.float32), Ask((NegativeBinomial(size),), None))
+        assert got.losses[0] == pytest.approx(float(exact), rel=3e-6, abs=1e-30)
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])

@@ -19,7 +19,7 @@ import pytest
 import scipy.sparse as sp
 import threadpoolctl
 
-from drnmf.algorithms.updates.multiplier import multiplier_step
+from drnmf.algorithms.updates.roots import multiplier_step
 from drnmf.algorithms.updates.simplex_steps import simplex_step_ahead
 from drnmf.backends.base import Ask
 from drnmf.backends.open import open_data

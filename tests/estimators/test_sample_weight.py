@@ -80,7 +80,17 @@ def test_a_consensus_weighs_the_rows_of_every_run():
         ConsensusNMF(base, n_runs=2, resample="bootstrap").fit(X, sample_weight=WEIGHTS)
 
 
-@pytest.mark.parametrize("model", [BetaNMF(2), DRNMF(2), drnmf.sklearn.NMF(2)], ids=lambda m: type(m).__name__)
+@pytest.mark.parametrize(
+    "model",
+    [
+        BetaNMF(2),
+        DRNMF(2),
+        drnmf.sklearn.NMF(2),
+        drnmf.sklearn.MiniBatchNMF(2),
+        drnmf.sklearn.MiniBatchNMF(2, batch_size=5),
+    ],
+    ids=lambda m: type(m).__name__,
+)
 def test_a_pipeline_hands_them_on(model):
     with config_context(enable_metadata_routing=True):
         model = model.set_params(random_state=0)
@@ -92,7 +102,7 @@ def test_a_pipeline_hands_them_on(model):
 
 @pytest.mark.parametrize(
     "model",
-    [BetaNMF(2), DRNMF(2), ConsensusNMF(BetaNMF(2), n_runs=2), drnmf.sklearn.NMF(2)],
+    [BetaNMF(2), DRNMF(2), ConsensusNMF(BetaNMF(2), n_runs=2), drnmf.sklearn.NMF(2), drnmf.sklearn.MiniBatchNMF(2)],
     ids=lambda m: type(m).__name__,
 )
 def test_shares_are_those_of_components_that_sum_to_one(model):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from drnmf import L1, L2, Smooth, Sparsity, Volume
-from drnmf.backends.host.space import HOST
+from drnmf.backends.host.dense import HOST
 from drnmf.objective.penalties import PENALTIES, as_penalties, from_text
 from drnmf.objective.penalty import Penalties, Setting
 

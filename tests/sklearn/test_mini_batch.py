@@ -139,3 +139,34 @@ def test_a_batch_that_no_stream_can_take_is_refused_by_name_and_changes_nothing(
     with pytest.raises(ValueError, match="leave the range of float64 in the unit of the stream"):
         model.partial_fit(1e200 * X)
     np.testing.assert_array_equal(model.components_, H)
+
+
+@pytest.mark.parametrize("batch_size", [60, 1024])
+@pytest.mark.parametrize("beta", [2, 1])
+def test_rows_count_by_their_weights(batch_size, beta):
+    """Weights of one size say nothing, rows of weight zero have no say, and heavy rows draw the components."""
+    X, settings = table(), {"n_components": 2, "batch_size": batch_size, "beta_loss": beta, "max_iter": 20, "tol": 0}
+    settings |= {"init": "random", "random_state": 0}
+
+    def fitted(rows: Any, sample_weight: Any) -> tuple[Any, Any]:
+        model = MiniBatchNMF(**settings)
+        return model, model.fit_transform(rows, sample_weight=sample_weight)
+
+    (two, _), (eight, _) = (fitted(X, np.full(len(X), size)) for size in (2.0, 8.0))
+    np.testing.assert_allclose(two.components_, eight.components_, rtol=1e-9)
+    assert np.isclose(2 * two.reconstruction_err_, eight.reconstruction_err_)
+    counts = np.arange(len(X)) % 3 > 0
+    (some, W), (alone, W_alone) = fitted(sp.csr_array(X), counts), fitted(sp.csr_array(X[counts]), None)
+    np.testing.assert_array_equal(some.components_, alone.components_)
+    np.testing.assert_array_equal(W[counts], W_alone)
+    np.testing.assert_allclose(W[~counts], alone.transform(sp.csr_array(X[~counts])), rtol=1e-6, atol=1e-9)
+    heavy = np.where(np.arange(len(X)) < 60, 1000.0, 1.0)
+    assert objective(fitted(X, heavy)[0], X[:60], 0, 0, beta) < objective(fitted(X, None)[0], X[:60], 0, 0, beta)
+
+
+@pytest.mark.parametrize("batch_size", [60, 1024])
+def test_one_factor_alone_is_a_start(batch_size):
+    X, rng = table(), np.random.default_rng(0)
+    for given in ({"H": rng.uniform(size=(4, 20))}, {"W": rng.uniform(size=(300, 4))}):
+        model = MiniBatchNMF(4, batch_size=batch_size, init="custom", max_iter=50).fit(X, **given)
+        assert model.reconstruction_err_ < 0.2 * np.linalg.norm(X)

@@ -15,11 +15,11 @@ import pytest
 import scipy.sparse as sp
 
 from drnmf import BetaNMF, HeldOut, Solver
-from drnmf.algorithms.batch import Call
+from drnmf.algorithms.loop import Call
 from drnmf.algorithms.result import Interrupted
-from drnmf.solve import processes
+from drnmf.solve import processes, solve
 from drnmf.solve.processes import workers
-from drnmf.solve.watching import Shown, Stopping, Watching
+from drnmf.solve.runner import Shown, Stopping, Watching
 from tests.losses.test_own_loss import Poisson
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="runs stay in their threads")
@@ -36,7 +36,7 @@ def left_over() -> list[str]:
 def places(monkeypatch):
     """Ids of the processes that runs were made in, of those whose results come to this one."""
     seen: list[int] = []
-    make, receive = Call.solve, processes.Worker.solve
+    make, receive = processes.minimise, processes.Worker.solve
 
     def made(call):
         return replace(make(call), notes=(f"made in {os.getpid()}",))
@@ -46,7 +46,8 @@ def places(monkeypatch):
         seen.append(int(result.notes[0].split()[-1]))
         return replace(result, notes=())
 
-    monkeypatch.setattr(Call, "solve", made)
+    for module in (processes, solve):
+        monkeypatch.setattr(module, "minimise", made)
     monkeypatch.setattr(processes.Worker, "solve", received)
     return seen
 
@@ -132,7 +133,7 @@ def long_call(**control) -> Call:
         raise InterruptedError
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Call, "solve", keep)
+        patch.setattr(solve, "minimise", keep)
         with pytest.raises(InterruptedError):
             fit(jobs=1)
     return replace(calls[0], control=replace(calls[0].control, max_iter=10**7, **control))

@@ -91,7 +91,7 @@ def test_a_paused_run_goes_on_with_the_weights_it_had():
     how = Objective(omega, model.references_, data.mean), as_rule("mu"), as_policy("frank-wolfe")
     whole = solve(data, W, H, *how, Control(max_iter=12, tol=0))
     first = solve(data, W, H, *how, Control(max_iter=5, tol=0))
-    second = solve(data, first.W, first.H, *how, Control(max_iter=7, tol=0, course=first.course))
+    second = solve(data, first.W, first.H, *how, Control(max_iter=7, tol=0, weight_state=first.weight_state))
     np.testing.assert_array_equal(first.then(second).trace.weights, whole.trace.weights)
 
 

@@ -8,7 +8,7 @@ import scipy.sparse as sp
 from sklearn.decomposition import NMF
 
 from drnmf import BetaNMF, Solver
-from drnmf.solve import finish, pipeline
+from drnmf.solve import pipeline
 
 
 def swimmers(seed, side=24, positions=4, count=200):
@@ -89,8 +89,9 @@ def test_a_second_start_is_tried_only_where_the_first_run_ended_by_itself_and_le
 
     def counted(*arguments):
         looks.append(1)
-        return finish.second_look(*arguments)
+        return look(*arguments)
 
+    look = pipeline.second_look
     monkeypatch.setattr(pipeline, "second_look", counted)
     X, rng = swimmers(9), np.random.default_rng(0)
     fit(X)
@@ -114,7 +115,7 @@ def test_a_second_run_that_is_not_ahead_ends_early():
     model = fit(X, solver=Solver(callback=lambda progress: seen.append(progress.iteration)))
     ends = [at for at, following in zip(seen, [*seen[1:], 0], strict=True) if following <= at]
     assert model.n_iter_ == ends[0]
-    assert ends[1:] == [finish.SECOND_LOOK]
+    assert ends[1:] == [pipeline.SECOND_LOOK]
 
 
 def test_a_checkpoint_changes_nothing(tmp_path):

@@ -16,7 +16,7 @@ from drnmf.algorithms.updates.minimax import Minimax
 from drnmf.algorithms.updates.table import RULES
 from drnmf.algorithms.weights import POLICIES
 from drnmf.backends.base import Elsewhere
-from drnmf.backends.host.space import HostSpace
+from drnmf.backends.host.dense import HostSpace
 from drnmf.backends.modes import Matrix
 from drnmf.backends.open import open_data
 from drnmf.losses.beta import IS, KL

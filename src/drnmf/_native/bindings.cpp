@@ -369,7 +369,7 @@ void simplex(Input F, Input slope, Input Q, Input sizes, SquareInput gram, doubl
     finish(done);
 }
 
-// multiplier.py's step from block F (r x n) with the parts before every power of t, written to out.
+// The step of updates/roots.py from block F (r x n) with the parts before every power of t, written to out.
 void multiplier(Input F, Input plus, Input minus, const std::vector<Input>& terms, const std::vector<double>& exponents,
                 int rising, Input totals, double floor, double tolerance, int steps, Output out) {
     require(F.ndim() == 2 && F.shape(0) > 0, "F must have two axes");

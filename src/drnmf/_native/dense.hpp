@@ -74,16 +74,29 @@ struct Scratch {
     }
 };
 
-template <class T>
-inline double other_loss(const Sweep& s, const Tile<T>& t, Loss loss) {
-    return loss.family == Family::beta ? power_loss(s, t, loss.parameter)
-                                       : negative_binomial_loss(s, t, loss.parameter);
+// The negative binomial's loss comes with its terms, where there are any.
+inline bool loss_with_terms(const Sweep& s, const Other& other) {
+    return other.loss.family == Family::negative_binomial && s.mode != Mode::none;
 }
 
 template <class T>
-inline void other_terms(const Sweep& s, const Tile<T>& t, Loss loss, double weight, bool add_N, bool add_P) {
-    auto* terms = loss.family == Family::beta ? power_terms<T> : negative_binomial_terms<T>;
-    terms(s, t, loss.parameter, weight, add_N, add_P);
+inline void other_losses(const Sweep& s, const Tile<T>& t, double* losses) {
+    for (int p = 0; p < s.others; ++p) {
+        const Loss& loss = s.other[p].loss;
+        if (!s.losses || loss_with_terms(s, s.other[p])) continue;
+        losses[3 + p] += loss.family == Family::beta
+                             ? power_loss(s, t, loss.parameter)
+                             : negative_binomial<T, false, true>(s, t, loss.parameter, 1.0, false, false);
+    }
+}
+
+template <class T>
+inline void other_terms(const Sweep& s, const Tile<T>& t, int p, double weight, bool add_N, bool add_P,
+                        double* losses) {
+    const Other& other = s.other[p];
+    if (!loss_with_terms(s, other)) return power_terms(s, t, other.loss.parameter, weight, add_N, add_P);
+    auto* run = s.losses ? negative_binomial<T, true, true> : negative_binomial<T, true, false>;
+    losses[3 + p] += run(s, t, other.loss.parameter, weight, add_N, add_P);
 }
 
 template <class T>
@@ -179,24 +192,24 @@ struct DenseBlock {
         t.vectors = vectors(j);
         t.V = b.V, t.log_v = b.log_v, t.M = s.weights.given ? b.M : nullptr;
         for (int z = 0; z < 6; ++z) t.Z[z] = b.Z[z];
+        if (s.others == 1 && !s.mask) t.Z[1] = t.V;  // nothing reads V after these terms: one buffer less in the cache
         source.tile(i, (first_tile + j) * TN, columns(j), t);
         if (needs_model) gemm<T>(t.rows, int(s.r), t.vectors, left(i, false), right(j), b.V, TN, false, next);
         if (t.M) observer.observe(t, i, (first_tile + j) * TN, columns(j));
         if (terms_of && needs_model) terms_of(s, t, losses);
         if (s.logs) log_model(s, t);
-        if (s.losses)
-            for (int p = 0; p < s.others; ++p) losses[3 + p] += other_loss<T>(s, t, s.other[p].loss);
+        other_losses<T>(s, t, losses);
         if (pairs) {
             curvature_terms(s, t);
             gemm<T>(int(pairs), t.rows, t.vectors, left_pairs(i), {t.Z[4], TN, 1}, pair_sums(j), TN, true, next);
         }
         if (s.mode == Mode::weighted)
             for (int p = 0; p < s.others; ++p)
-                other_terms<T>(s, t, s.other[p].loss, s.other[p].weight, p || s.mask, p || (s.mask & (t.M ? 7 : kIS)));
+                other_terms<T>(s, t, p, s.other[p].weight, p || s.mask, p || (s.mask & (t.M ? 7 : kIS)), losses);
         for (int p = 0; p < list.count; ++p) accumulate(t, i, list.item[p].z, sums(j, size_t(p)));
         if (s.mode == Mode::separate)
             for (int p = 0; p < s.others; ++p) {
-                other_terms<T>(s, t, s.other[p].loss, 1.0, false, false);
+                other_terms<T>(s, t, p, 1.0, false, false, losses);
                 accumulate(t, i, 0, sums(j, size_t(list.count + 2 * p)));
                 accumulate(t, i, 1, sums(j, size_t(list.count + 2 * p + 1)));
             }

@@ -1,4 +1,4 @@
-// The multiplier of every column whose sum is given, as multiplier.py defines and searches it: at the root mu the sum
+// The multiplier of every column whose sum is given, as updates/roots.py defines and searches it: at the root mu the sum
 // of max(floor, f t) over a column is its total, where sum P_a t^a - sum N_b t^-b + mu = 0 in every entry.
 //
 // One column per lane. A lane that is done keeps its mu, so that a column does not depend on its neighbours.

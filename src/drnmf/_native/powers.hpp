@@ -101,9 +101,9 @@ inline double power_loss(const Sweep& s, const Tile<T>& t, double b) {
 
 // v^(b-2), or the second derivative where d_b is convex in v.
 template <class T>
-DRNMF_INLINE Vec<T> power_curvature(Vec<T> x, Vec<T> v, Vec<T> inv, const T* log_v, double beta) {
+DRNMF_INLINE Vec<T> power_curvature(Vec<T> x, Vec<T> v, const T* log_v, double beta) {
     Vec<T> p = power<T>(v, log_v, beta);
-    if (beta > 1.0 && beta < 2.0) p = T(beta - 1.0) * p + T(2.0 - beta) * (x * inv) * p;
+    if (beta > 1.0 && beta < 2.0) p = T(beta - 1.0) * p + T(2.0 - beta) * (x * (T(1) / v)) * p;
     return p;
 }
 

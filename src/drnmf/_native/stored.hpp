@@ -89,8 +89,7 @@ struct StoredBlock : Nonzeros<T, Index> {
         clear_unseen<T>(run_x, T(1), t.V, T(s.floor), t.vectors, run_x, t.M);
         if (terms_of) terms_of(s, t, losses);
         if (s.logs) log_model(s, t);
-        if (s.losses)
-            for (int p = 0; p < s.others; ++p) losses[3 + p] += other_loss<T>(s, t, s.other[p].loss);
+        other_losses<T>(s, t, losses);
         if (s.curvature.pairs) {
             curvature_terms(s, t);
             this->each_column(column, at, at + count, [&](size_t j, size_t from, size_t some) {
@@ -99,12 +98,12 @@ struct StoredBlock : Nonzeros<T, Index> {
         }
         if (s.mode == Mode::weighted)
             for (int p = 0; p < s.others; ++p)
-                other_terms<T>(s, t, s.other[p].loss, s.other[p].weight, p || s.mask, p || s.mask);
+                other_terms<T>(s, t, p, s.other[p].weight, p || s.mask, p || s.mask, losses);
         for (int p = 0; p < list.count; p += 2)
             accumulate(at, count, begin, column, term(list.item[p].z), term(list.item[p + 1].z), size_t(p));
         if (s.mode == Mode::separate)
             for (int p = 0; p < s.others; ++p) {
-                other_terms<T>(s, t, s.other[p].loss, 1.0, false, false);
+                other_terms<T>(s, t, p, 1.0, false, false, losses);
                 accumulate(at, count, begin, column, t.Z[0], t.Z[1], size_t(list.count + 2 * p));
             }
     }

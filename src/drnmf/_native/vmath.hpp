@@ -129,31 +129,48 @@ DRNMF_INLINE Log<double> log_ratio(Vec<double> ratio, Vec<double> rise) {
     return {exponent, f, small_log_gap<double>(f)};
 }
 
-// log(top / bottom) = exponent ln 2 + 2 s + rest with one division: s = (top - b) / (top + b), b = 2^exponent bottom and
-// |s| < 0.201, because the difference of the bits is the logarithm to the base two up to 0.087. `rise` is top - bottom
-// without its cancellation, and counts where the exponent is 0.
+// A power of two near top / bottom, and its exponent: the difference of the bits is the logarithm of the ratio to the
+// base two up to 0.087, rounded here to a whole number. The ratio must not be below the smallest number of T.
 template <class T>
-struct LogRatio {
-    Vec<T> exponent, s, rest;
+DRNMF_INLINE void near_power(Vec<T> top, Vec<T> bottom, Vec<T>& power, Vec<T>& exponent) {
+    using F = Float<T>;
+    using U = IntVec<T>;
+    using Int = typename IntOf<T>::type;
+    constexpr Int one = Int(F::bias) << F::mantissa, half = Int(1) << (F::mantissa - 1);
+    U biased = bits<U>(top) - bits<U>(bottom) + (one + half);
+    if constexpr (sizeof(T) == 4) {  // beyond the largest power the largest; no ratio of float64 comes there
+        const U largest = (2 * F::bias << F::mantissa) - U{};
+        biased = biased < largest ? biased : largest;
+    }
+    power = bits<Vec<T>>(biased & ~((Int(1) << F::mantissa) - 1));
+    whole_part<T>(biased - one, exponent);
+}
 
-    DRNMF_INLINE LogRatio(Vec<T> top, Vec<T> bottom, Vec<T> rise) {
-        using U = IntVec<T>;
-        constexpr auto half = decltype(Float<T>::bias)(1) << (Float<T>::mantissa - 1);
-        U high = whole_part<T>(bits<U>(top) - bits<U>(bottom) + half, exponent);
-        bottom = bits<Vec<T>>(bits<U>(bottom) + high);
-        s = (exponent == T(0) ? rise : top - bottom) / (top + bottom);
-        Vec<T> z = s * s;
+// log(top / bottom) = 2 s + rest with one division, K of them side by side: s = (top - b) / (top + b), b = power bottom
+// and |s| < 0.201. `rise` is top - bottom without its cancellation, and counts where the power is one.
+template <class T, int K>
+struct LogRatios {
+    Vec<T> power[K], s[K], rest[K];
+
+    DRNMF_INLINE LogRatios(const Vec<T>* top, const Vec<T>* bottom, const Vec<T>* rise) {
+        Vec<T> exponent[K], z[K];
+        each<K>([&](int k) { near_power<T>(top[k], bottom[k], power[k], exponent[k]); });
+        each<K>([&](int k) {
+            Vec<T> difference = power[k] == T(1) ? rise[k] : top[k] - power[k] * bottom[k];
+            s[k] = difference / (top[k] + power[k] * bottom[k]);
+        });
+        each<K>([&](int k) { z[k] = s[k] * s[k]; });
         if constexpr (sizeof(T) == 4) {
             constexpr float c[] = {0.6666671446f, 0.3997869403f, 0.2996638362f};
-            rest = s * z * polynomial<T>(c, z);
+            polynomials<T, K>(c, z, rest);
         } else {
             constexpr double c[] = {0.6666666666666694847, 0.3999999999931497979, 0.2857142884288320517,
                                     0.2222218195900205338, 0.1818465388485761903, 0.1528264129119303082,
                                     0.1512810571826570619};
-            rest = s * z * polynomial<T>(c, z);
+            polynomials<T, K>(c, z, rest);
         }
+        each<K>([&](int k) { rest[k] = (s[k] * z[k]) * rest[k] + exponent[k] * Float<T>::ln2; });
     }
-    DRNMF_INLINE Vec<T> without_rest() const { return exponent * Float<T>::ln2 + T(2) * s; }
 };
 
 // exp(x) = scale (1 + p): scale = 2^n and p = expm1 of the rest, |rest| <= ln(2) / 2. Saturates, never inf.

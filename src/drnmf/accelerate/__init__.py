@@ -83,10 +83,10 @@ class _Counted:
 
     _theirs: ClassVar[Any]
 
-    def _fitted(self: Any, fit: Callable[[], Made], X: Given, W: Given, H: Given) -> Made:
+    def _fitted(self: Any, fit: Callable[[], Made], X: Given, W: Given, H: Given, sample_weight: Given) -> Made:
         def there() -> Made:
-            plain = self._plain()
-            found = plain.fit_transform(X, W=W, H=H)
+            plain, more = self._plain(), {} if sample_weight is None else {"sample_weight": sample_weight}
+            found = plain.fit_transform(X, W=W, H=H, **more)
             self.__dict__.update(vars(plain))
             return found
 
@@ -122,7 +122,7 @@ class NMF(_Counted, ours.NMF):
         self, X: Given, y: Given = None, W: Given = None, H: Given = None, sample_weight: Given = None
     ) -> Made:
         """Fit, and return W, as in `drnmf.sklearn.NMF`."""
-        return self._fitted(lambda: super(NMF, self).fit_transform(X, y, W, H, sample_weight), X, W, H)
+        return self._fitted(lambda: super(NMF, self).fit_transform(X, y, W, H, sample_weight), X, W, H, sample_weight)
 
 
 @wraps(_non_negative_factorization)
@@ -142,9 +142,13 @@ class MiniBatchNMF(_Counted, ours.MiniBatchNMF):
 
     _theirs = sklearn.decomposition.MiniBatchNMF
 
-    def fit_transform(self, X: Given, y: Given = None, W: Given = None, H: Given = None) -> Made:
+    def fit_transform(
+        self, X: Given, y: Given = None, W: Given = None, H: Given = None, sample_weight: Given = None
+    ) -> Made:
         """Fit, and return W, as in `drnmf.sklearn.MiniBatchNMF`."""
-        return self._fitted(lambda: super(MiniBatchNMF, self).fit_transform(X, y, W, H), X, W, H)
+        return self._fitted(
+            lambda: super(MiniBatchNMF, self).fit_transform(X, y, W, H, sample_weight), X, W, H, sample_weight
+        )
 
     def partial_fit(self, X: Given, y: Given = None, W: Given = None, H: Given = None) -> Made:
         """Take a batch into account; one that is refused is an error, for the stream before it is here."""

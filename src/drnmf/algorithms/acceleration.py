@@ -36,16 +36,9 @@ class Direction:
 def accelerated(task: Task, point: Point, weights: Vector, since: Direction | None) -> tuple[Point, Direction | None]:
     """Try the point further along, where the rules of all blocks and the number of steps allow it.
 
-    Parameters
-    ----------
-    point : where the run stands after an iteration
-    weights : lambda
     since : what the call after the iteration before returned
 
-    Returns
-    -------
-    point : the one further along if what is minimised is lower there, else the same
-    since : for the next call
+    Returns the point further along if what is minimised is lower there, else the same, and `since` for the next call.
     """
     rank, omega = point.blocks[0].shape[0], task.objective.omega
     if not (task.fixed and all(rule.wants(point.steps, rank, omega).acceleration for rule in task.rules)):

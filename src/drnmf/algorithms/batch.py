@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -17,66 +17,39 @@ import numpy as np
 
 from drnmf.algorithms.correlation import batched_correlation
 from drnmf.algorithms.iteration import Point, Runs, T, Task, iterate, swept
-from drnmf.algorithms.loop import Control, Run, minimise
+from drnmf.algorithms.loop import Call, Control, Run
 from drnmf.algorithms.result import Result
-from drnmf.algorithms.updates.base import Parts, Rule, Setup, State
-from drnmf.algorithms.weights import Policy
+from drnmf.algorithms.updates.base import Parts, Setup, State
 from drnmf.backends.base import Ask, Sweep
-from drnmf.backends.batch import Batch, batch_kind, batch_of
-from drnmf.backends.modes import Factors, Matrix, Modes
+from drnmf.backends.modes import Factors, Matrix
+from drnmf.backends.open import Batch, batch_kind, batch_of
 from drnmf.numerics import Vector, of_each_run
-from drnmf.objective.constraints import UNCONSTRAINED, Constraints
 from drnmf.objective.objective import Objective
 from drnmf.trees import map_leaves
 
 
-@dataclass(frozen=True)
-class Call:
-    """The arguments of `loop.minimise`, and when they were given."""
+def task_of(call: Call) -> Task:
+    """Choose the rules of a run that is made with others."""
+    rank = call.starts[0].shape[0]
+    rule = call.rule.under(Setup(call.objective.omega, rank))
+    return Task.of(call.data, call.objective, rule, call.policy.constant, rank, call.constraints)
 
-    data: Modes
-    starts: Factors
-    objective: Objective
-    rule: Rule
-    policy: Policy
-    control: Control
-    constraints: Constraints = UNCONSTRAINED
-    asked: float = field(default_factory=time.perf_counter)
 
-    def solve(self) -> Result:
-        """Make the run by itself."""
-        how = self.objective, self.rule, self.policy, self.control, self.constraints
-        return minimise(self.data, self.starts, *how)
-
-    @cached_property
-    def task(self) -> Task:
-        rank = self.starts[0].shape[0]
-        rule = self.rule.under(Setup(self.objective.omega, rank))
-        return Task.of(self.data, self.objective, rule, self.policy.constant, rank, self.constraints)
-
-    @property
-    def kind(self) -> Hashable:
-        """What calls must have in common to be made at once; None where one cannot be made with others."""
-        if not isinstance(self.data, Matrix):
-            return None
-        objective, rank, rule = self.objective, self.starts[0].shape[0], self.task.rule
-        quadratic = [loss.free_part for loss in objective.omega] == ["gram"]
-        own_curvature = rule.wants(1 << 30, rank, objective.omega).curvature and not quadratic
-        if self.control.keeper is not None or objective.penalties or own_curvature or not self.constraints.free:
-            return None
-        data = batch_kind(self.data.data)
-        if data is None or not rule.facts.batched:
-            return None
-        return data, rank, objective.omega, rule, self.task.fixed, self.control.inner_iter
+def kind_of(call: Call) -> Hashable:
+    """Say what runs must have in common to be made at once; None where one cannot be made with others."""
+    objective, control = call.objective, call.control
+    if not isinstance(call.data, Matrix) or control.keeper is not None or objective.penalties:
+        return None
+    data, task, rank = batch_kind(call.data.data), task_of(call), call.starts[0].shape[0]
+    quadratic = [loss.free_part for loss in objective.omega] == ["gram"]
+    own_curvature = task.rule.wants(1 << 30, rank, objective.omega).curvature and not quadratic
+    if data is None or own_curvature or not call.constraints.free or not task.rule.facts.batched:
+        return None
+    return data, rank, objective.omega, task.rule, task.fixed, control.inner_iter
 
 
 def solve_batch(calls: Sequence[Call]) -> list[Result | BaseException]:
-    """Make the runs of calls of one kind at once.
-
-    Returns
-    -------
-    ended : the result of every call, or what `solve` would have raised
-    """
+    """Make the runs of calls of one kind at once: the result of every call, or what `minimise` would have raised."""
     ended: dict[int, Result | BaseException] = {}
     task, at, runs = _begin(calls, ended)
     inner_iter = calls[0].control.inner_iter
@@ -100,15 +73,16 @@ def _begin(calls: Sequence[Call], ended: dict[int, Result | BaseException]) -> t
     """Sweep all starts at once; a run whose losses there are not finite has ended."""
     started = time.perf_counter()
     policies = [call.control.first(call.policy, len(call.objective.omega)) for call in calls]
-    task = Together.over(calls, [weights for weights, _ in policies])
+    tasks = [task_of(call) for call in calls]
+    task = Together.over(calls, tasks, [weights for weights, _ in policies])
     every = zip(task.data.sides, *(call.starts for call in calls), strict=True)
     blocks = tuple(side.stack(starts) for side, *starts in every)
     states = tuple(rule.init(F) for rule, F in zip(task.rules, blocks, strict=True))
     at = replace(swept(task, blocks, task.weights, states, 1, 0), sweeps=np.ones(len(calls), int))
     runs: dict[int, Run] = {}
-    for i, (call, point, (_, state)) in enumerate(zip(calls, _points(at), policies, strict=True)):
+    for i, (call, one, point, (_, state)) in enumerate(zip(calls, tasks, _points(at), policies, strict=True)):
         try:
-            runs[i] = Run.at(call.task, call.policy, point, state, started)
+            runs[i] = Run.at(one, call.policy, point, state, started)
         except ValueError as error:
             ended[i] = error
     for i in list(runs):
@@ -136,8 +110,8 @@ def _note(run: Run, point: Point) -> bool:
 def _over(run: Run, control: Control, i: int, ended: dict[int, Result | BaseException]) -> bool:
     """Whether a run is over, and then with which result."""
     try:
-        told = control.callback is not None and control.callback(run.progress(control.max_iter))
-        reason = "callback" if told else run.reason(control)
+        stopped = control.callback is not None and control.callback(run.progress(control.max_iter))
+        reason = "callback" if stopped else run.reason(control)
         if reason is not None:
             found = run.result(reason)
             ended[i] = replace(found, blocks=tuple(1.0 * F for F in found.blocks))  # not views of all runs
@@ -178,11 +152,11 @@ class Together(Task):
     made: Any = None
 
     @classmethod
-    def over(cls, calls: Sequence[Call], weights: list[Vector]) -> Together:
+    def over(cls, calls: Sequence[Call], tasks: Sequence[Task], weights: list[Vector]) -> Together:
         """Join the tasks of calls of one kind."""
-        task, data = calls[0].task, [call.data.data for call in calls if isinstance(call.data, Matrix)]
+        task, data = tasks[0], [call.data.data for call in calls]
         batch = batch_of(data, task.objective.omega)
-        floors = np.array([call.task.floors for call in calls]).T
+        floors = np.array([one.floors for one in tasks]).T
         modes, objectives = Stacked(data[0], batch), tuple(call.objective for call in calls)
         task = cls(modes, task.objective, task.rule, task.fixed, task.rules, floors, task.certain, False, objectives)
         return task.under(weights)

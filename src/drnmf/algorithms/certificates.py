@@ -15,7 +15,7 @@ from drnmf.numerics import ACTIVE_TOLERANCE, Array, Vector, namespace
 from drnmf.objective import simplex
 from drnmf.objective.constraints import UNCONSTRAINED, Constraints
 from drnmf.objective.objective import Objective
-from drnmf.objective.penalty import Tilt
+from drnmf.objective.penalty import BlockPenalties
 
 _TRIALS = 60
 _BLOCK = 1 << 16  # entries of a factor that are looked at together
@@ -52,19 +52,19 @@ class Residual:
     mean : of all entries of the block
     fixed : how many rows, the first ones, do not move
     sums : whether every column sums to one
-    tilt : the penalties as a function of the block
+    penalties : the penalties as a function of the block
     """
 
     coefficients: Vector
     mean: float
     fixed: int = 0
     sums: bool = False
-    tilt: Tilt | None = None
+    penalties: BlockPenalties | None = None
 
     def __call__(self, F: Array, N: Array, P: Array) -> Vector:
-        c, tilt = self.coefficients, self.tilt
-        if tilt is not None:
-            down, up = tilt.bound(F).parts(F)
+        c, penalties = self.coefficients, self.penalties
+        if penalties is not None:
+            down, up = penalties.bound(F).parts(F)
             N, P, c = (_weighed(c, N) + down)[None], (_weighed(c, P) + up)[None], np.ones(1)
         F, N, P = F[self.fixed :], N[:, self.fixed :], P[:, self.fixed :]
         found = np.zeros(2)
@@ -75,8 +75,8 @@ class Residual:
     def _violation(self, F: Array, N: Array, P: Array) -> Vector:
         """Both sums over some columns."""
         xp = namespace(F)
-        told = P > 0  # where powers of V underflow the parts say nothing, and the entry counts as it stands
-        step = xp.where(told, xp.clip(F, self.mean, None) / xp.where(told, P, 1.0), 0.0)
+        known = P > 0  # where powers of V underflow the parts say nothing, and the entry counts as it stands
+        step = xp.where(known, xp.clip(F, self.mean, None) / xp.where(known, P, 1.0), 0.0)
         slope = P - N
         if self.sums and F.shape[0]:
             slope = slope - (F * slope).sum(0) / F.sum(0)
@@ -107,7 +107,7 @@ def _weighed(c: Vector, parts: Array) -> Array:
 class _Side:
     """One block and what its residual needs.
 
-    tilt : the penalties, by the factor of the coefficients
+    penalties : the penalties, by the factor of the coefficients
     bound : how many rows are fixed, and whether columns sum to one
     swept : the sweep for it, where it was made already
     """
@@ -115,14 +115,14 @@ class _Side:
     data: Modes
     block: int
     blocks: Factors
-    tilt: Callable[[float], Tilt | None]
+    penalties: Callable[[float], BlockPenalties | None]
     bound: tuple[int, bool]
     swept: Sweep | None = None
 
     def residual(self, coefficients: Vector, factor: float, sweep: Sweep) -> Vector:
         F, space = self.blocks[self.block], self.data.spaces[self.block]
         mean = float(space.sum(entry_sum, F)) / (F.shape[0] * F.shape[1])
-        return space.sum(Residual(coefficients, mean, *self.bound, self.tilt(factor)), F, sweep.N, sweep.P)
+        return space.sum(Residual(coefficients, mean, *self.bound, self.penalties(factor)), F, sweep.N, sweep.P)
 
 
 def certify(

@@ -34,9 +34,9 @@ def begin(task: Task, point: Point, weights: Vector) -> Descends | None:
 def descend(task: Task, point: Point, descent: Descends) -> Point:
     """Update all blocks in one call: what `iterate` does, to the last bit."""
     assert isinstance(task.rule, HALS)
-    courses = [task.rule.course(state) for state in point.states]
-    sweep = descent.iterate(courses[0][0], tuple(float(pace) for _, pace, _ in courses))
-    every = zip(point.states, courses, strict=True)
-    states = tuple(Momentum(state.F, nu, state.steps + 1) for state, (_, _, nu) in every)
-    steps, sweeps = point.steps + 1, point.sweeps + len(states)
-    return Point(point.blocks, sweep, states, sweeps, point.weights, steps, point.measures, point.penalty)
+    H, W = point.states
+    passes, ahead_H, nu_H = task.rule.schedule(H)
+    _, ahead_W, nu_W = task.rule.schedule(W)
+    sweep = descent.iterate(passes, (float(ahead_H), float(ahead_W)))
+    states, steps = (Momentum(H.F, nu_H, H.steps + 1), Momentum(W.F, nu_W, W.steps + 1)), point.steps + 1
+    return Point(point.blocks, sweep, states, point.sweeps + 2, point.weights, steps, point.measures, point.penalty)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from drnmf.backends.base import Data
-from drnmf.backends.products import column_products
+from drnmf.backends.modes import column_products
 from drnmf.numerics import BOUND_DIGITS, EPS, LARGEST_SVD, LIFT, Vector, factor_floor, positive_scale
 
 RandomState = np.random.RandomState
@@ -126,11 +126,12 @@ def _nonnegative(data: Data, rank: int, triplets: Triplets, rng: RandomState) ->
     for k in range(len(S)):
         u, v = U[:, k], Vt[k]
         sides = [(np.maximum(s * u, 0.0), np.maximum(s * v, 0.0)) for s in (1.0, -1.0)]
-        left, right = max(sides, key=lambda side: float(np.linalg.norm(side[0]) * np.linalg.norm(side[1])))
-        size = float(np.linalg.norm(left) * np.linalg.norm(right))
-        if size > 0:
-            root = np.sqrt(S[k] * size)
-            W[:, k], H[k] = root * left / np.linalg.norm(left), root * right / np.linalg.norm(right)
+        norms = [(float(np.linalg.norm(left)), float(np.linalg.norm(right))) for left, right in sides]
+        sizes = [of_left * of_right for of_left, of_right in norms]
+        larger = int(sizes[1] > sizes[0])
+        if sizes[larger] > 0:
+            (left, right), (of_left, of_right), root = sides[larger], norms[larger], np.sqrt(S[k] * sizes[larger])
+            W[:, k], H[k] = root * left / of_left, root * right / of_right
     small = np.sqrt(positive_scale(data.mean) / rank) / 100.0
     for factor in (W, H):
         empty = factor == 0

@@ -66,10 +66,7 @@ class Task:
     ) -> Task:  # fmt: skip
         """Choose the rules of all blocks for so many components.
 
-        Parameters
-        ----------
         constant : the policy never moves lambda
-        constraints : what the factors must satisfy
         in_place : blocks may be overwritten where no step of the rule is taken back
         """
         rules = tuple(constrained(rule, constraints, name, rank) for name in data.names)
@@ -257,6 +254,9 @@ class _Half:
         task, k = self.task, self.block
         if task.certain[k]:
             return tried
+        began = task.guarded(self.weights, before)
+        if task.risen(0.0, began) is None and task.risen(task.guarded(self.weights, tried), began) is None:
+            return tried  # as most are: nobody needs to know what rounding adds to a loss, which is no loss below zero
         ceiling = task.ceiling(self.weights, before)
         for count in range(1, MAX_HALVINGS + 2):
             runs = task.risen(task.guarded(self.weights, tried), ceiling)
@@ -306,14 +306,7 @@ def _take(point: Point, half: _Half, step: _Step | None = None) -> Point:
 
 
 def swept(task: Task, blocks: Factors, weights: Vector, states: tuple[State, ...], sweeps: int, steps: int) -> Point:
-    """Sweep for what an iteration begins from.
-
-    Parameters
-    ----------
-    states : of the rule, for every block
-    sweeps : spent so far, this one included
-    steps : taken by each block
-    """
+    """Sweep for what an iteration begins from; `sweeps` were spent so far, this one included."""
     c = task.coefficients(weights)
     # or the backend would keep as much for itself
     used = Sweep(c, np.empty_like(blocks[-1]), blocks[-1]) if task.in_place else None
@@ -326,8 +319,6 @@ def swept(task: Task, blocks: Factors, weights: Vector, states: tuple[State, ...
 def iterate(task: Task, point: Point, weights: Vector, early: bool) -> Point:
     """Update all blocks in turn, with lambda fixed (steps 3 and 4 of Algorithm 3).
 
-    Parameters
-    ----------
     early : lambda will still be the same in the next iteration, so that the last sweep may weigh its parts too
     """
     c, count = task.coefficients(weights), len(point.blocks)

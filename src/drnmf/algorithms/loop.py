@@ -21,7 +21,7 @@ from drnmf.algorithms.certificates import entry_sum
 from drnmf.algorithms.iteration import Point, Task, iterate, swept
 from drnmf.algorithms.result import Interrupted, Progress, Result, Trace
 from drnmf.algorithms.updates.base import Rule, Setup, State
-from drnmf.algorithms.weights import Course, Policy
+from drnmf.algorithms.weights import Policy, WeightState
 from drnmf.backends.base import Ask, Data, Descends
 from drnmf.backends.modes import Factors, Matrix, Modes
 from drnmf.losses.base import Omega
@@ -51,12 +51,8 @@ class Keeper(Protocol):
         ...
 
     def recall(self, omega: Omega, *owners: Rule | Policy) -> Result | Snapshot | None:
-        """Return what is known of the run that begins now: its result, where it stood, or nothing.
-
-        Parameters
-        ----------
-        omega : the losses, which a result names
-        owners : the rule and the policy, whose states may be among it
+        """Return what is known of the run that begins now, whose rule and policy are the owners of states among it:
+        its result, where it stood, or nothing.
         """
         ...
 
@@ -83,7 +79,7 @@ class Control:
     overwrite : the run may write over the blocks that it begins from
     margin : stop as soon as a scaled loss is this much below one, with reason "reference" and the point where that
         happened: the reference is not the best, and whoever asked can improve it from there
-    course : what lambda and its policy continue with, None where they begin
+    weight_state : what lambda and its policy continue with, None where they begin
     """
 
     max_iter: int = 1000
@@ -96,12 +92,12 @@ class Control:
     least: float = 0.0
     overwrite: bool = False
     margin: float | None = None
-    course: Course | None = None
+    weight_state: WeightState | None = None
     keeper: Keeper | None = None
 
-    def first(self, policy: Policy, p: int) -> Course:
+    def first(self, policy: Policy, p: int) -> WeightState:
         """Return what lambda begins with."""
-        return policy.init(p) if self.course is None else self.course
+        return policy.init(p) if self.weight_state is None else self.weight_state
 
 
 @dataclass
@@ -130,18 +126,19 @@ class Log:
         self.sweeps.append(sweeps)
         self.watched.append(watched)
         self.penalty.append(penalty)
-        self.lowest.append(min([*self.lowest[-1:], watched]))
+        self.lowest.append(min(self.lowest[-1], watched) if self.lowest else watched)
 
     def gap(self, row: int) -> float:
-        return complementarity_gap(self.weights[row], self.scaled[row])
+        return float(complementarity_gap(self.weights[row], self.scaled[row]))
 
     def trace(self) -> Trace:
+        scaled, weights = np.array(self.scaled), np.array(self.weights)
         return Trace(
             np.array(self.losses),
-            np.array(self.scaled),
-            np.array(self.weights),
+            scaled,
+            weights,
             np.array(self.seconds),
-            np.array([self.gap(row) for row in range(len(self.scaled))]),
+            complementarity_gap(weights, scaled),
             np.array(self.sweeps),
             penalty=np.array(self.penalty),
         )
@@ -173,32 +170,42 @@ class Snapshot:
     direction: Direction | None = None
 
 
-def solve(
-    data: Data, W: Array, H: Array, objective: Objective, rule: Rule, policy: Policy, control: Control,
-    constraints: Constraints = UNCONSTRAINED,
-) -> Result:  # fmt: skip
-    """Minimise over the factors of a matrix, from W (m, r) and H (r, n): `minimise` in the names of a matrix."""
-    return minimise(Matrix(data), (H, W.T), objective, rule, policy, control, constraints)
+@dataclass(frozen=True)
+class Call:
+    """A run that is asked for: the minimum of the weighted (fixed policy) or largest (moving policy) scaled loss.
 
-
-def minimise(
-    data: Modes, starts: Factors, objective: Objective, rule: Rule, policy: Policy, control: Control,
-    constraints: Constraints = UNCONSTRAINED,
-) -> Result:  # fmt: skip
-    """Minimise the weighted (fixed policy) or the largest (moving policy) scaled loss from a start.
-
-    Parameters
+    Attributes
     ----------
     data : X
     starts : (r, columns) for every block, strictly positive; none is changed unless the control allows it
     objective, rule, policy : what is minimised, how blocks step, how lambda moves
     control : when to stop, whom to tell, who keeps the state
     constraints : what the factors must satisfy
-
-    Returns
-    -------
-    result : Result
+    asked : when that was
     """
+
+    data: Modes
+    starts: Factors
+    objective: Objective
+    rule: Rule
+    policy: Policy
+    control: Control
+    constraints: Constraints = UNCONSTRAINED
+    asked: float = field(default_factory=time.perf_counter)
+
+
+def solve(
+    data: Data, W: Array, H: Array, objective: Objective, rule: Rule, policy: Policy, control: Control,
+    constraints: Constraints = UNCONSTRAINED,
+) -> Result:  # fmt: skip
+    """Minimise over the factors of a matrix, from W (m, r) and H (r, n): `minimise` in the names of a matrix."""
+    return minimise(Call(Matrix(data), (H, W.T), objective, rule, policy, control, constraints))
+
+
+def minimise(call: Call) -> Result:
+    """Make a run by itself."""
+    data, starts, objective, rule = call.data, call.starts, call.objective, call.rule
+    policy, control, constraints = call.policy, call.control, call.constraints
     rank = starts[0].shape[0]
     # where lambda moves, an earlier curvature is that of another mixture
     columns = sum(data.sizes) if policy.constant and constraints.free else None
@@ -268,7 +275,7 @@ class Run:
         _require_finite(point.sweep.losses, task.data)
         best = Best(point.blocks, point.sweep.losses, weights, point.penalty)
         run = cls(task, policy, point, weights, policy_state, best, Log(), started)
-        run._add_row()
+        run._add_row(task.objective.scaled(point.sweep.losses))
         return run
 
     @classmethod
@@ -293,35 +300,35 @@ class Run:
         """Update all blocks, and note where they are."""
         if self.whole is None and self.task.in_place:
             self.whole = descent.begin(self.task, self.point, self.weights)
-        for inner in range(inner_iter):
-            early = self.task.fixed or inner + 1 < inner_iter
-            if self.whole is None:
-                self.point = iterate(self.task, self.point, self.weights, early)
-            else:
+        if self.whole is not None:  # coordinate descent, which nothing extrapolates further
+            for _ in range(inner_iter):
                 self.point = descent.descend(self.task, self.point, self.whole)
-        self.point, self.direction = accelerated(self.task, self.point, self.weights, self.direction)
+        else:
+            for inner in range(inner_iter):
+                early = self.task.fixed or inner + 1 < inner_iter
+                self.point = iterate(self.task, self.point, self.weights, early)
+            self.point, self.direction = accelerated(self.task, self.point, self.weights, self.direction)
         if self.note():
             self.point = self.task.restart(self.point)
 
     def note(self) -> bool:
         """Move lambda, write the row, remember the best, and tell whether the states of the rule are to restart."""
         task, losses = self.task, self.point.sweep.losses
+        scaled = task.objective.scaled(losses)
         if task.rule.facts.chooses:
             # all blocks chose, the last one last; one of which nothing is free chooses nothing
             self.weights = next(state for state in reversed(self.point.states) if state is not None)
         else:
-            scaled = task.objective.scaled(losses)
             self.weights, self.policy_state = self.policy.step(self.weights, scaled, self.policy_state)
-        self._add_row()
+        self._add_row(scaled)
         watched = self.log.watched
         if not task.rule.facts.best or task.in_place or watched[-1] == self.log.lowest[-1]:
             self.best = Best(self.point.blocks, losses, self.weights, self.point.penalty)
         return watched[-1] > watched[-2] and watched[-1] > self.log.lowest[-1] * (1.0 + RESTART_RISE)
 
-    def _add_row(self) -> None:
-        losses, penalty, task = self.point.sweep.losses, self.point.penalty, self.task
-        seconds = time.perf_counter() - self.started
-        scaled, watched = task.objective.scaled(losses), task.watched(self.weights, losses, penalty)
+    def _add_row(self, scaled: Vector) -> None:
+        losses, penalty = self.point.sweep.losses, self.point.penalty
+        seconds, watched = time.perf_counter() - self.started, self.task.watched(self.weights, losses, penalty)
         self.log.add(losses, scaled, self.weights, seconds, self.point.sweeps, watched, penalty)
 
     def progress(self, max_iter: int) -> Progress:
@@ -407,7 +414,7 @@ class Run:
             converged=reason == "tol",
             reason=reason,
             penalty=best.penalty,
-            course=(self.weights, self.policy_state),
+            weight_state=(self.weights, self.policy_state),
         )
 
 

@@ -8,9 +8,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from drnmf.algorithms.certificates import Certificate
-from drnmf.algorithms.weights import Course
-from drnmf.backends.modes import Factors
-from drnmf.backends.products import column_products, split_columns
+from drnmf.algorithms.weights import WeightState
+from drnmf.backends.modes import Factors, column_products, split_columns
 from drnmf.losses.base import Omega
 from drnmf.losses.interval import Coverage
 from drnmf.numerics import Array, Vector
@@ -47,7 +46,8 @@ class Trace:
     @property
     def maximum(self) -> Vector:
         """max Dbar_beta of every row."""
-        return np.nanmax(self.scaled_losses, axis=1)
+        found: Vector = np.fmax.reduce(self.scaled_losses, axis=1)  # NaN stands before a beta joined
+        return found
 
     @property
     def objective(self) -> Vector:
@@ -57,7 +57,7 @@ class Trace:
     def under(self, references: Vector) -> Trace:
         """Scale the losses of every row by other references."""
         scaled = self.losses / references
-        gap = np.nanmax(scaled, axis=1) - np.nansum(self.weights * scaled, axis=1)
+        gap = np.fmax.reduce(scaled, axis=1) - _without_nan(self.weights * scaled).sum(1)
         return replace(self, scaled_losses=scaled, gap=gap)
 
     def then(self, later: Trace) -> Trace:
@@ -65,6 +65,10 @@ class Trace:
         after = replace(later, seconds=later.seconds + self.seconds[-1], sweeps=later.sweeps + self.sweeps[-1])
         rows = {name: np.concatenate([getattr(self, name)[:-1], getattr(after, name)]) for name in _ROWS}
         return Trace(**rows, added=self.added)
+
+
+def _without_nan(values: Vector) -> Vector:
+    return np.where(np.isnan(values), 0.0, values)
 
 
 _ROWS = ("losses", "scaled_losses", "weights", "seconds", "gap", "sweeps", "penalty")
@@ -108,8 +112,8 @@ class Result:
     single_losses : (p, p), every loss (column) at the single-objective solution of each beta (row), where the run
         computed its references itself
     penalty : the sum of the penalties at the point
-    course : lambda where the run stopped and the state of its policy, for whoever continues it; its point may be an
-        earlier one
+    weight_state : lambda where the run stopped and the state of its policy, for whoever continues it; its
+        point may be an earlier one
     """
 
     blocks: Factors
@@ -127,7 +131,7 @@ class Result:
     certificate: Certificate | None = None
     coverage: Coverage | None = None
     penalty: float = 0.0
-    course: Course | None = None
+    weight_state: WeightState | None = None
 
     @property
     def W(self) -> Array:

@@ -16,7 +16,7 @@ from drnmf.algorithms.updates.base import State
 from drnmf.numerics import POLICY_DELAY, WEIGHT_FLOOR, Vector
 from drnmf.objective import simplex
 
-Course = tuple[Vector, Any]
+WeightState = tuple[Vector, Any]
 """lambda, and the state of the policy that moves it: what a run under other references goes on with."""
 
 

@@ -8,14 +8,9 @@ from typing import Any
 
 
 def lazily(package: str, names: Mapping[str, Iterable[str]]) -> Callable[[str], Any]:
-    """Make the `__getattr__` of a package that loads a public name when it is first used.
+    """Make the `__getattr__` of a package that loads a public name, listed under its module, when it is first used.
 
-    `drnmf --help` imports the commands of every app, and need not wait for SciPy.
-
-    Parameters
-    ----------
-    package : name of the package
-    names : module of the package -> its public names
+    `drnmf separate --help` imports the package of its command, and need not wait for SciPy.
     """
     module_of = {name: module for module, public in names.items() for name in public}
 

@@ -13,7 +13,11 @@ from typing import Any, Literal, Protocol
 import numpy as np
 
 from drnmf.losses.base import Omega
-from drnmf.numerics import Array, Precision, Vector, unit_scale, zero_floor
+from drnmf.numerics import Array, Indices, Precision, Vector, unit_scale, zero_floor
+
+Some = slice | Indices
+"""Rows or columns of X."""
+EVERY = slice(None)
 
 
 class Observed(Protocol):
@@ -28,51 +32,19 @@ class Observed(Protocol):
         ...
 
     def tile(self, columns: slice) -> Array:
-        """Return the weights of a range of columns, dense (m, columns), in NumPy or where the factors live.
-
-        Parameters
-        ----------
-        columns : slice with start and stop
-
-        Returns
-        -------
-        weights : array (m, columns), nonnegative
-        """
+        """Return the weights of a range of columns, dense (m, columns), in NumPy or where the factors live."""
         ...
 
-    def within(self, rows: slice) -> Observed:
-        """Return the weights of a block of rows of X.
-
-        Parameters
-        ----------
-        rows : slice with start and stop
-
-        Returns
-        -------
-        observed : Observed of those rows
-        """
+    def within(self, rows: Some, columns: Some = EVERY) -> Observed:
+        """Return the weights of some rows and columns of X, by slices or by indices."""
         ...
 
     def placed(self, put: Callable[[Array], Array]) -> Observed:
-        """Return the same weights with their arrays elsewhere, for backends that sweep there.
-
-        Parameters
-        ----------
-        put : takes an array of the host to where it is needed
-
-        Returns
-        -------
-        observed : Observed
-        """
+        """Return the same weights with their arrays where a backend sweeps, which `put` takes them to."""
         ...
 
     def digest(self) -> str:
-        """Compute the SHA-256 of the weights (for checkpoints).
-
-        Returns
-        -------
-        digest : str, 64 hexadecimal digits
-        """
+        """Compute the SHA-256 of the weights, 64 hexadecimal digits (for checkpoints)."""
         ...
 
 
@@ -87,7 +59,7 @@ class Ask:
         known when the sweep is made; None - no parts
     losses : False skips the losses (they come back as NaN) where nobody will look
     curvature : (p,) coefficients of the losses in the curvature, None where it is not wanted
-        (in a batch of runs these and the weights of the parts may be (p, runs), see `backends.batch`)
+        (in a batch of runs these and the weights of the parts may be (p, runs), see `backends.open.Batch`)
     observed : weights of the entries, None where every entry counts once
     held_out : the losses are those of the entries that a held-out mask leaves out
     sized : the size of the parts of every column counts, because penalties stand beside them (see `Sweep`)
@@ -192,17 +164,10 @@ class Descending:
 class Descends(Protocol):
     """Whole iterations of coordinate descent (`Descending`)."""
 
-    def iterate(self, passes: int, paces: tuple[float, ...]) -> Sweep:
-        """Step both blocks and sweep for the first.
+    def iterate(self, passes: int, momenta: tuple[float, ...]) -> Sweep:
+        """Step both blocks, by so many passes of coordinate descent each, and sweep for the first at the new point.
 
-        Parameters
-        ----------
-        passes : of coordinate descent in each block
-        paces : how far each is extrapolated, as a fraction of its way since the last iteration
-
-        Returns
-        -------
-        sweep : that for the first block at the new point
+        momenta : how far each is extrapolated, as a fraction of its way since the last iteration
         """
         ...
 
@@ -268,6 +233,21 @@ class Space(Protocol):
         Returns
         -------
         F : array (r, n)
+        """
+        ...
+
+    def take(self, F: Array, at: Indices | None, into: Space) -> Array:
+        """Take some columns of a factor (r, n) into the space of a part of X.
+
+        Parameters
+        ----------
+        F : (r, n), in NumPy or of this space
+        at : which, in order; None takes all
+        into : the space of the part
+
+        Returns
+        -------
+        F : (r, columns) in the form of that space
         """
         ...
 
@@ -353,53 +333,21 @@ class Starts(Protocol):
     """What starts ask of X, whose missing entries they see filled in."""
 
     def column(self, j: int) -> Vector:
-        """Return column j of X, dense float64.
-
-        Parameters
-        ----------
-        j : int, from 0
-
-        Returns
-        -------
-        x : (m,)
-        """
+        """Return column j of X, (m,), dense float64."""
         ...
 
     def dot(self, B: Array) -> Array:
-        """Compute X @ B for a dense (n, k) array B of the same dtype.
-
-        Parameters
-        ----------
-        B : (n, k)
-
-        Returns
-        -------
-        product : array (m, k)
-        """
+        """Compute X @ B, (m, k), for a dense (n, k) array B of the same dtype."""
         ...
 
     def squared_norms(self) -> Vector:
-        """Compute the squared Euclidean norm of every column of X, (n,) float64.
-
-        Returns
-        -------
-        norms : (n,) float64
-        """
+        """Compute the squared Euclidean norm of every column of X, (n,) float64."""
         ...
 
     def draw(self, rank: int, rng: np.random.RandomState, scale: Callable[[float], float], floor: float) -> Any:
-        """Draw uniform factors (W, H), W first, each times ``scale(mean(WH))`` and floored, where they will live.
+        """Draw uniform factors W (m, r) and H (r, n), W first, where they will live.
 
-        Parameters
-        ----------
-        rank : r
-        rng : where the numbers come from, those of W first
-        scale : mean of WH -> the factor for both
-        floor : smallest entry
-
-        Returns
-        -------
-        W, H : (m, r) and (r, n)
+        Both are multiplied by ``scale(mean(WH))`` and are at least the floor.
         """
         ...
 
@@ -572,6 +520,14 @@ class OfData:
     @property
     def scale(self) -> float:
         return float(self.data.scale)
+
+    @property
+    def zeros(self) -> int:
+        return int(self.data.zeros)
+
+    @property
+    def count(self) -> int:
+        return int(self.data.count)
 
     def descent(self, start: Descending) -> Descends | None:
         """Make no whole iterations: what is over X counts too."""

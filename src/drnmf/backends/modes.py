@@ -6,109 +6,72 @@ so a matrix, whose blocks are H (r, n) and W' (r, m), and a tensor differ in how
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Protocol
+from functools import cached_property, reduce
+
+import numpy as np
 
 from drnmf.backends.base import Ask, Data, Descending, Descends, OfData, Space, Sweep
-from drnmf.backends.batch import Batch
+from drnmf.backends.open import Batch
 from drnmf.backends.weighted import shares_curvature
-from drnmf.numerics import Array, Precision, Vector
+from drnmf.numerics import Array, Vector
 
 Factors = tuple[Array, ...]
 
 
-class Modes(Protocol):
-    """X with one mode for every block, in the order in which the blocks move."""
+@dataclass(frozen=True, eq=False)
+class Modes(OfData):
+    """X with one mode for every block, in the order in which the blocks move.
+
+    Attributes
+    ----------
+    data : X as a matrix; of a tensor its unfolding
+    names : what penalties and constraints call the blocks
+    sizes : number of columns of every block
+    spaces : where every block lives; what the first one says of sweeps (`deferred`, `read`) holds for all
+    shares_curvature : whether all columns of a block share the curvature of beta = 2
+    reuses : whether a sweep may be written into an earlier one for the same block (`Ask.into`)
+    """
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What penalties and constraints call the blocks."""
-        ...
+        raise NotImplementedError
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Number of columns of every block."""
-        ...
+        raise NotImplementedError
 
     @property
     def spaces(self) -> tuple[Space, ...]:
-        """Where every block lives; what the first one says of sweeps (`deferred`, `read`) holds for all."""
-        ...
-
-    @property
-    def dtype(self) -> Precision:
-        """float32 or float64, as in `Data`."""
-        ...
-
-    @property
-    def mean(self) -> float:
-        """Mean of the observed entries, as in `Data`."""
-        ...
-
-    @property
-    def scale(self) -> float:
-        """What the caller's X is multiplied by, as in `Data`."""
-        ...
-
-    @property
-    def shares_curvature(self) -> bool:
-        """Whether all columns of a block share the curvature of beta = 2."""
-        ...
+        raise NotImplementedError
 
     @property
     def reuses(self) -> bool:
-        """Whether a sweep may be written into an earlier one for the same block (`Ask.into`)."""
-        ...
+        return False
+
+    @property
+    def shares_curvature(self) -> bool:
+        return shares_curvature(self.data)
 
     def sweep(self, block: int, blocks: Factors, ask: Ask) -> Sweep:
-        """Pass over X once, at the model of all blocks, for the parts and the curvature of one of them.
+        """Pass over X once, at the model of all blocks: the parts and the curvature of one of them, and every loss.
 
-        Parameters
-        ----------
-        block : which one, from 0
         blocks : (r, columns) each, in their spaces
-        ask : what is wanted
-
-        Returns
-        -------
-        sweep : N and P (slots, r, columns) and the curvature of that block, and every loss; completed by `Space.read`
         """
-        ...
-
-    def descent(self, start: Descending) -> Descends | None:
-        """Make whole iterations of coordinate descent in one call each; None where the backend cannot.
-
-        Parameters
-        ----------
-        start : where they begin
-
-        Returns
-        -------
-        descent : Descends or None
-        """
-        ...
+        raise NotImplementedError
 
     def sum_others(self, block: int, function: Callable[[Array], Vector], blocks: Factors) -> Vector:
-        """Add up a function over pieces of what stands while a block moves.
+        """Add up a function over pieces of what stands while a block moves, (k,) float64 on the host.
 
-        Parameters
-        ----------
-        block : the one that moves
-        function : (r, some columns) -> (k,) float64; the columns are those of the matrix G by which the model is F'G,
-            the other block of a matrix, column-wise products of the other blocks of a tensor
-        blocks : all of them
-
-        Returns
-        -------
-        total : (k,) float64, on the host
+        function : of (r, some columns) of the matrix G by which the model is F'G: the other block of a matrix,
+            column-wise products of the other blocks of a tensor
         """
-        ...
+        raise NotImplementedError
 
 
 @dataclass(frozen=True, eq=False)
-class Matrix(OfData):
+class Matrix(Modes):
     """A matrix: H moves first, then W, which is handed over as its transpose."""
 
     names = ("H", "W")
@@ -127,10 +90,6 @@ class Matrix(OfData):
     def spaces(self) -> tuple[Space, ...]:
         return tuple(side.space for side in self.sides)
 
-    @property
-    def shares_curvature(self) -> bool:
-        return shares_curvature(self.data)
-
     @cached_property
     def reuses(self) -> bool:
         return not self.spaces[0].deferred and self.data.observed is None
@@ -144,3 +103,28 @@ class Matrix(OfData):
 
     def sum_others(self, block: int, function: Callable[[Array], Vector], blocks: Factors) -> Vector:
         return self.spaces[1 - block].sum(function, blocks[1 - block])
+
+
+def column_products(factors: Sequence[Array]) -> Array:
+    """Multiply factors (r, J), (r, K), ... column by column: (r, JK...), the last index fastest.
+
+    >>> column_products([np.array([[1.0, 2.0]]), np.array([[3.0, 4.0]])])
+    array([[3., 4., 6., 8.]])
+    """
+    return reduce(lambda G, F: (G[:, :, None] * F[:, None, :]).reshape(len(F), -1), factors)
+
+
+def split_columns(H: Array, sizes: Sequence[int]) -> tuple[Array, ...]:
+    """Take a factor of columns (r, JK...) apart: the sums of every component over all modes but one.
+
+    All but the first sum to one. What `column_products` made comes back up to the scale of its factors.
+
+    >>> [F.tolist() for F in split_columns(np.array([[3.0, 4.0, 6.0, 8.0]]), (2, 2))]
+    [[[7.0, 14.0]], [[0.42857142857142855, 0.5714285714285714]]]
+    """
+    if len(sizes) == 1:
+        return (H,)
+    cube, axes = H.reshape(len(H), *sizes), range(1, len(sizes) + 1)
+    sums = [cube.sum(axis=tuple(a for a in axes if a != own)) for own in axes]
+    tiny = np.finfo(H.dtype).tiny
+    return (sums[0], *(F / np.maximum(F.sum(axis=1, keepdims=True), tiny) for F in sums[1:]))

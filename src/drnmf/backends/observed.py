@@ -12,13 +12,13 @@ import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from drnmf.backends.base import Data, Observed
+from drnmf.backends.base import EVERY, Data, Observed, Some
 from drnmf.numerics import Array, Grid, Indices
 
 _WORD = 0xFFFFFFFF
@@ -37,8 +37,9 @@ class Ones:
     def tile(self, columns: slice) -> Array:
         return np.ones((self.shape[0], columns.stop - columns.start), np.float32)
 
-    def within(self, rows: slice) -> Ones:
-        return Ones((rows.stop - rows.start, self.shape[1]))
+    def within(self, rows: Some, columns: Some = EVERY) -> Ones:
+        m, n = zip(self.shape, (rows, columns), strict=True)
+        return Ones((_size(*m), _size(*n)))
 
     def placed(self, put: Callable[[Array], Array]) -> Ones:
         return self
@@ -48,7 +49,25 @@ class Ones:
 
 
 @dataclass(frozen=True, eq=False)
-class Outer:
+class _OfSides:
+    """Weights that follow from a number for every row and one for every column."""
+
+    rows: Any
+    columns: Any
+
+    @cached_property
+    def T(self) -> Self:
+        return replace(self, rows=self.columns, columns=self.rows)
+
+    def within(self, rows: Some, columns: Some = EVERY) -> Self:
+        return replace(self, rows=self.rows[rows], columns=self.columns[columns])
+
+    def placed(self, put: Callable[[Array], Array]) -> Self:
+        return replace(self, rows=put(self.rows), columns=put(self.columns))
+
+
+@dataclass(frozen=True, eq=False)
+class Outer(_OfSides):
     """Weights of rows times weights of columns, u v'.
 
     Parameters
@@ -63,22 +82,9 @@ class Outer:
            [0., 6.]])
     """
 
-    rows: Any
-    columns: Any
-
-    @property
-    def T(self) -> Outer:
-        return Outer(self.columns, self.rows)
-
     def tile(self, columns: slice) -> Array:
         tile: Array = self.rows[:, None] * self.columns[None, columns]
         return tile
-
-    def within(self, rows: slice) -> Outer:
-        return Outer(self.rows[rows], self.columns)
-
-    def placed(self, put: Callable[[Array], Array]) -> Outer:
-        return Outer(put(self.rows), put(self.columns))
 
     def digest(self) -> str:
         return _digest("outer", self.rows, self.columns)
@@ -103,8 +109,8 @@ class Entries:
         tile: Array = self.weights[:, columns]
         return tile
 
-    def within(self, rows: slice) -> Entries:
-        return Entries(self.weights[rows])
+    def within(self, rows: Some, columns: Some = EVERY) -> Entries:
+        return Entries(self.weights[rows][:, columns])
 
     def placed(self, put: Callable[[Array], Array]) -> Entries:
         return Entries(put(self.weights))
@@ -150,8 +156,9 @@ class Stored:
         tile: Array = self.by_column[:, columns].toarray()
         return tile if self.put is None else self.put(tile)
 
-    def within(self, rows: slice) -> Stored:
-        return replace(self, weights=sp.csr_array(self.weights)[rows])
+    def within(self, rows: Some, columns: Some = EVERY) -> Stored:
+        some = sp.csr_array(self.weights)[rows]
+        return replace(self, weights=some if columns is EVERY else sp.csc_array(some)[:, columns])
 
     def placed(self, put: Callable[[Array], Array]) -> Stored:
         return replace(self, put=put)
@@ -193,42 +200,29 @@ class HeldOut:
     def bind(self, shape: tuple[int, int], twins: tuple[Indices | None, Indices | None] = (None, None)) -> Hidden:
         """Return the weights, zero where held out, for a matrix of this shape.
 
-        Parameters
-        ----------
-        shape : (m, n)
         twins : of the rows and of the columns, an index of the first that each is equal to: those fall into one class.
             None where all may fall apart
-
-        Returns
-        -------
-        observed : Hidden
         """
         classes = round(1.0 / self.fraction)
         rows, columns = (_classes(self.seed, size, alike, classes) for size, alike in zip(shape, twins, strict=True))
-        return Hidden(self, rows, columns, classes)
+        return Hidden(rows, columns, self, classes)
 
 
 @dataclass(frozen=True, eq=False)
-class Hidden:
+class Hidden(_OfSides):
     """`HeldOut` for the rows and columns of one matrix, or of a block of it.
 
     Attributes
     ----------
-    held_out : what was asked for
     rows, columns : (m,) and (n,) int64, classes
+    held_out : what was asked for
     classes : how many
     inverted : weight one where an entry is held out, and zero elsewhere
     """
 
     held_out: HeldOut
-    rows: Any
-    columns: Any
     classes: int
     inverted: bool = False
-
-    @cached_property
-    def T(self) -> Hidden:
-        return replace(self, rows=self.columns, columns=self.rows)
 
     @cached_property
     def row_order(self) -> tuple[Indices, list[int]]:
@@ -251,12 +245,6 @@ class Hidden:
         left_out = (self.rows[rows] + self.columns[columns]) % self.classes == 0
         return left_out if self.inverted else ~left_out
 
-    def within(self, rows: slice) -> Hidden:
-        return replace(self, rows=self.rows[rows])
-
-    def placed(self, put: Callable[[Array], Array]) -> Hidden:
-        return replace(self, rows=put(self.rows), columns=put(self.columns))
-
     def digest(self) -> str:
         return _digest(f"held out {self.held_out} {self.inverted}")
 
@@ -274,8 +262,8 @@ class Product:
     def tile(self, columns: slice) -> Array:
         return reduce(lambda a, b: a * b, [factor.tile(columns) for factor in self.factors])
 
-    def within(self, rows: slice) -> Product:
-        return Product(tuple(factor.within(rows) for factor in self.factors))
+    def within(self, rows: Some, columns: Some = EVERY) -> Product:
+        return Product(tuple(factor.within(rows, columns) for factor in self.factors))
 
     def placed(self, put: Callable[[Array], Array]) -> Product:
         return Product(tuple(factor.placed(put) for factor in self.factors))
@@ -309,8 +297,7 @@ class Pieces:
         """Return the weights of some rows and columns."""
         values = None if self.values is None else self.values[rows, columns]
         u, v = None if self.rows is None else self.rows[rows], None if self.columns is None else self.columns[columns]
-        mask = self.mask and replace(self.mask, rows=self.mask.rows[rows], columns=self.mask.columns[columns])
-        return Pieces(values, u, v, mask)
+        return Pieces(values, u, v, self.mask and self.mask.within(rows, columns))
 
     def sums(self, shape: tuple[int, int]) -> tuple[float, int]:
         """Compute the sum of all weights and the number of positive ones, without values, masks by classes."""
@@ -430,6 +417,11 @@ def _classes(seed: int, count: int, twins: Indices | None, classes: int) -> Indi
     dealt = np.empty(first.size, np.int64)
     dealt[np.argsort(splitmix64(splitmix64(key + first.astype(np.uint64))), kind="stable")] = np.arange(first.size)
     return dealt[place] % classes
+
+
+def _size(of: int, some: Some) -> int:
+    """How many of so many rows, or columns, are named."""
+    return len(range(*some.indices(of))) if isinstance(some, slice) else len(some)
 
 
 def _times(a: Any, b: Any) -> Any:

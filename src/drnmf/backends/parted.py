@@ -10,22 +10,22 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 
-from drnmf.backends.base import Ask, Data, Layer, Observed, Starts, Sweep, zero_of
-from drnmf.backends.host.dense import DenseMatrix
+from drnmf.backends.base import Ask, Data, Layer, Observed, Space, Starts, Sweep, zero_of
+from drnmf.backends.host.dense import DenseMatrix, HostMatrix
 from drnmf.backends.observed import Outer, pieces, product
 from drnmf.backends.tiles import Tiled, entry_losses, observed_tile, tiles_of
 from drnmf.backends.weighted import Tally, Weighted, shares_curvature
 from drnmf.losses.base import Loss, Omega, base_of, is_quadratic
 from drnmf.losses.beta import FROBENIUS
-from drnmf.losses.part import Part
-from drnmf.losses.rowwise import Rowwise
-from drnmf.numerics import Array, Vector, as_float64, identity_limit, model_floor, namespace
+from drnmf.losses.part import Part, Rowwise, in_blocks
+from drnmf.numerics import Array, Vector, as_float64, beside, identity_limit, model_floor, namespace
 
 _NOTHING = Tally(0.0, 0.0, 0.0, 0, 0)
 _SMALL = 1 << 18
@@ -39,17 +39,17 @@ class Piece:
     Attributes
     ----------
     at : which, as indices or a slice
-    data : they alone, in the unit of X
+    data : they alone, in the unit of X; None where a block of X has none of them
     across : whether they are columns of X
     """
 
     at: Any
-    data: Data
+    data: Any
     across: bool = False
 
     @cached_property
     def T(self) -> Piece:
-        return Piece(self.at, self.data.T, not self.across)
+        return Piece(self.at, None if self.data is None else self.data.T, not self.across)
 
     @cached_property
     def squares(self) -> Vector:
@@ -59,12 +59,15 @@ class Piece:
     @cached_property
     def squared_norm(self) -> float:
         """That of the part."""
-        return float(self.squares.sum())
+        return 0.0 if self.data is None else float(self.squares.sum())
 
 
 @dataclass(frozen=True, eq=False)
 class Parted(Layer):
     """A Data that also answers for losses of its parts (`Part`) and of its rows (`Rowwise`).
+
+    Where X is in blocks of rows every block takes itself apart. Their losses add up, but not functions of them: slopes
+    of these are found over all blocks first, where they depend on losses, in a pass of its own.
 
     Attributes
     ----------
@@ -75,14 +78,6 @@ class Parted(Layer):
 
     pieces: tuple[Piece, ...] = ()
     turned: bool = False
-
-    @property
-    def zeros(self) -> int:
-        return int(self.data.zeros)
-
-    @property
-    def count(self) -> int:
-        return int(self.data.count)
 
     @property
     def compressed(self) -> bool:
@@ -102,6 +97,21 @@ class Parted(Layer):
     def starts(self) -> Starts:
         return self.data.starts
 
+    @property
+    def space(self) -> Space:
+        return self._swept.space if self._in_blocks else self.data.space
+
+    @property
+    def _in_blocks(self) -> bool:
+        return not (self.data.space.whole and self.data.T.space.whole)
+
+    @cached_property
+    def _swept(self) -> Any:
+        """X in blocks that take themselves apart."""
+        if self.turned:
+            return self.T._swept.T
+        return self.data.parted([piece.at for piece in self.pieces], self._tables)
+
     @cached_property
     def whole(self) -> Piece:
         """All of X as a part."""
@@ -113,14 +123,16 @@ class Parted(Layer):
         return Parted(self.data.weigh(observed, mean), (), self.turned)
 
     def scaled(self, factor: float) -> Data:
-        parts = tuple(replace(piece, data=piece.data.scaled(factor)) for piece in self.pieces)
+        parts = tuple(
+            piece if piece.data is None else replace(piece, data=piece.data.scaled(factor)) for piece in self.pieces
+        )
         return Parted(self.data.scaled(factor), parts, self.turned)
 
     def first_zero(self) -> tuple[int, int]:
         return self.data.first_zero()
 
     def map_rows(self, function: Callable[[Any], Any], rank: int) -> Any:
-        return function(self)
+        return self._swept.map_rows(function, rank) if self._in_blocks else function(self)
 
     def digest(self) -> str:
         whole = hashlib.sha256(self.data.digest().encode())
@@ -129,6 +141,8 @@ class Parted(Layer):
         return whole.hexdigest()
 
     def sweep(self, W: Any, H: Any, ask: Ask) -> Sweep:
+        if self._in_blocks:
+            return self._swept.sweep(W, H, replace(ask, omega=in_blocks(ask.omega, self._levels(W, H, ask))))
         if not any(isinstance(loss, Part | Rowwise) for loss in ask.omega):
             return self.data.sweep(W, H, ask)
         alike = self._alike(ask)
@@ -144,6 +158,15 @@ class Parted(Layer):
             self._add(found, W, H, ask, owner, slots)
         return Sweep(found.losses, found.N, found.P, found.Q, found.gram)
 
+    def _levels(self, W: Any, H: Any, ask: Ask) -> Vector | None:
+        """Compute the losses of the parts over all blocks, where slopes that are needed depend on them."""
+        curved = any(isinstance(loss, Part) and loss.root for loss in ask.omega)
+        idle = ask.parts is None and ask.curvature is None
+        if not curved or idle or (self._by_columns and self._alike(ask)):
+            return None
+        raw = tuple(loss.raw if isinstance(loss, Part) else loss for loss in ask.omega)
+        return self.space.read(self._swept.sweep(W, H, Ask(in_blocks(raw), None)))[0].losses
+
     @cached_property
     def _tables(self) -> bool:
         """Whether parts are columns of X."""
@@ -156,14 +179,22 @@ class Parted(Layer):
 
     def _alike(self, ask: Ask) -> bool:
         """Whether one curvature serves all columns: beta = 2 throughout, under weights of rows or of columns alone."""
-        if ask.curvature is None or ask.sized or not is_quadratic(ask.omega):
+        if ask.curvature is None or ask.sized or ask.observed is not None or not is_quadratic(ask.omega):
+            return False  # of several blocks under weights, all have to answer alike
+        of_rows = any(_Objective(0, loss).rho is not None for loss in ask.omega)
+        if of_rows and (self._tables or not (self._by_columns or self._weighs_rows)):
             return False
-        mixed = self._tables and any(_Objective(0, loss).rho is not None for loss in ask.omega)
-        return self._shares_curvature and not mixed
+        return self._shares_curvature
+
+    @cached_property
+    def _weighs_rows(self) -> bool:
+        """Whether beta = 2 under weights of rows keeps one curvature: on the host alone."""
+        raw = self.data.data if isinstance(self.data, Weighted) else self.data
+        return isinstance(raw, HostMatrix)
 
     @cached_property
     def _shares_curvature(self) -> bool:
-        return all(shares_curvature(data) for data in (self.data, *(piece.data for piece in self.pieces)))
+        return all(map(shares_curvature, (self.data, *(piece.data for piece in self.pieces if piece.data is not None))))
 
     def _once(self, W: Any, H: Any, ask: Ask) -> Sweep:
         """Sweep all columns together: each is minimised under its own weight, which changes nothing."""
@@ -175,7 +206,8 @@ class Parted(Layer):
     def _small(self) -> bool:
         """Whether parts are so small that a sweep of each costs more than its product with X."""
         return all(
-            isinstance(piece.data, DenseMatrix) and not piece.across and piece.data.X.size <= _SMALL
+            piece.data is None
+            or (isinstance(piece.data, DenseMatrix) and not piece.across and piece.data.X.size <= _SMALL)
             for piece in self.pieces
         )
 
@@ -189,7 +221,10 @@ class Parted(Layer):
         grams, first = np.empty((len(parts), r, r)), 0
         for k, piece in enumerate(pieces):
             own = A[:, first : first + len(piece.at)]
-            np.matmul(own, piece.data.X, out=N[k])  # type: ignore[attr-defined]  # dense, as `_small` says
+            if piece.data is None:
+                N[k], grams[k] = 0.0, 0.0
+                continue
+            np.matmul(own, piece.data.X, out=N[k])  # dense, as `_small` says
             np.matmul(as_float64(own), as_float64(own.T), out=grams[k])
             first += len(piece.at)
         N, grams = N.reshape(len(parts), -1), grams.reshape(len(parts), -1) / self.scale
@@ -208,6 +243,9 @@ class Parted(Layer):
         """Add what the objectives of one base loss on one part say."""
         index, base = owner
         part = self.whole if index < 0 else self.pieces[index]
+        if part.data is None:
+            found.losses[slots] = 0.0
+            return
         if part.across:
             H = _contiguous(H[:, part.at])
         elif index >= 0:
@@ -256,10 +294,17 @@ class Parted(Layer):
         slopes : base loss -> (m,) float64, the derivative of sum_o c_o f_o in the loss of a row
         """
         A, B = self.T.space.put(W.T), self.space.put(H)
+        if self._in_blocks:
+            known = in_blocks(omega, self._levels(A.T, B, Ask(omega)))
+            every = self._swept.of_rows(partial(_row_slopes, known, coefficients), A.T, B)
+            return dict(zip(dict.fromkeys(map(base_of, omega)), every, strict=True))
         found: dict[Loss, Vector] = {}
         for loss, c in zip(omega, coefficients, strict=True):
             index, base = _owner(loss)
             part = self.whole if index < 0 else self.pieces[index]
+            rows = found.setdefault(base, np.zeros(self.shape[0]))
+            if part.data is None:
+                continue
             F, G = (A, _contiguous(B[:, part.at])) if part.across else (_contiguous(A[:, part.at]), B)
             one, at = _Objective(0, loss), slice(None) if part.across else part.at
             if one.rho is None:
@@ -267,8 +312,13 @@ class Parted(Layer):
                 slopes: Any = one.slope(float(value))
             else:
                 slopes = one.weights(_Rows.of(part.T, G.T, F, base))
-            found.setdefault(base, np.zeros(self.shape[0]))[at] += float(c) * slopes
+            rows[at] += float(c) * slopes
         return found
+
+
+def _row_slopes(omega: Omega, coefficients: Vector, data: Parted, A: Array, H: Array) -> Array:
+    """Those of the rows of one block, (base losses, rows)."""
+    return np.stack(list(data.row_slopes(A.T, H, omega, coefficients).values()))
 
 
 def _owner(loss: Loss) -> tuple[int, Loss]:
@@ -284,6 +334,8 @@ def _identities(pieces: list[Piece], W: Array, H: Array, cross: Vector, grams: V
     squares, rows = np.array([piece.squared_norm for piece in pieces]), as_float64(H)
     losses: Vector = 0.5 * (squares - 2.0 * cross + grams @ (rows @ rows.T).ravel())
     for k in np.flatnonzero(~(losses > identity_limit(H.dtype) * squares)).tolist():
+        if pieces[k].data is None:
+            continue
         ask = Ask((FROBENIUS,), None)
         losses[k] = pieces[k].data.sweep(_contiguous(W.T[:, pieces[k].at]).T, H, ask).losses[0]
     return losses
@@ -309,7 +361,8 @@ class _Sum:
         r, n = H.shape
         losses, N = np.full(len(ask.omega), np.nan), _zeros(H, (ask.slots, r, n))
         if alike:
-            return cls(losses, N, N[:0], None, np.zeros((ask.slots, r, r) if ask.slots > 1 else (r, r)))
+            gram = as_float64(_zeros(H, (ask.slots, r, r) if ask.slots > 1 else (r, r)))
+            return cls(losses, N, N[:0], None, gram)
         Q = None if ask.curvature is None else _zeros(H, (r * (r + 1) // 2, n))
         return cls(losses, N, _zeros(H, N.shape), Q)
 
@@ -384,16 +437,17 @@ class _Rows:
 
 
 def row_losses(data: Data, W: Any, H: Any, base: Loss) -> Vector:
-    """Compute the loss of every row of X, as if each counted once.
-
-    Parameters
-    ----------
-    W, H : (m, r) and (r, n)
-    base : the loss of an entry
-    """
-    whole = data.whole if isinstance(data, Parted) else Piece(slice(None), data)
+    """Compute the loss of every row of X, as if each counted once, under the loss of an entry."""
     A, B = data.T.space.put(W.T), data.space.put(H)
+    if isinstance(data, Parted) and data._in_blocks:
+        found: Vector = data._swept.of_rows(partial(_block_losses, base), A.T, B)
+        return found
+    whole = data.whole if isinstance(data, Parted) else Piece(slice(None), data)
     return _Rows.of(whole.T, B.T, A, base).losses
+
+
+def _block_losses(base: Loss, data: Data, A: Array, H: Array) -> Vector:
+    return row_losses(data, A.T, H, base)
 
 
 def column_losses(part: Piece, W: Any, H: Any, loss: Loss, swept: Sweep | None = None) -> Vector:
@@ -407,9 +461,10 @@ def column_losses(part: Piece, W: Any, H: Any, loss: Loss, swept: Sweep | None =
         N = raw.sweep(W, H, Ask((loss,), "separate", False, np.ones(1))).N if swept is None else swept.N
         return _quadratic(raw, W, H, N[0], part.squares, loss)
     found = []
-    for J in tiles_of(raw):
-        V = namespace(H).clip(W @ H[:, J], model_floor(data.dtype), None)
-        found.append(_tile_losses(data, raw, J, V, loss))
+    with products_of(H):
+        for J in tiles_of(raw):
+            V = namespace(H).clip(W @ H[:, J], model_floor(data.dtype), None)
+            found.append(_tile_losses(data, raw, J, V, loss))
     return np.concatenate(found)
 
 
@@ -468,6 +523,15 @@ def _packed(W: Any, H: Any) -> Any:
     return gram[:, None] * _like(np.ones(H.shape[1]), H)
 
 
+def products_of(F: Any) -> AbstractContextManager[None]:
+    """Compute products of factors in their own precision."""
+    if isinstance(F, np.ndarray):
+        return nullcontext()
+    from drnmf.backends.torch.space import full_precision
+
+    return full_precision()
+
+
 def _contiguous(F: Any) -> Any:
     return np.ascontiguousarray(F) if isinstance(F, np.ndarray) else F.contiguous()
 
@@ -478,7 +542,7 @@ def _zeros(like: Any, shape: tuple[int, ...]) -> Any:
 
 def _like(vector: Vector, F: Any) -> Any:
     """A vector in the dtype of a factor, where it lives."""
-    return vector.astype(F.dtype) if isinstance(F, np.ndarray) else F.new_tensor(vector.tolist())
+    return namespace(F).asarray(beside(vector, F), dtype=F.dtype)
 
 
 def _on_host(part: Any) -> Any:

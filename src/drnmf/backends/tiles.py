@@ -4,11 +4,12 @@ whatever a compiled backend declines.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
 
-from drnmf.backends.base import Ask, Data, Observed, Sweep, zero_of
+from drnmf.backends.base import Ask, Data, Layer, Observed, Sweep, zero_of
 from drnmf.losses.base import Omega
 from drnmf.numerics import (
     Array,
@@ -53,18 +54,20 @@ def sweep_tiles(data: Tiled, W: Array, H: Array, ask: Ask) -> Sweep:
 
 
 def sample_residuals(data: Any, W: Array, H: Array, most: int = 1 << 20) -> Vector:
-    """Return |x - v| of the observed entries of X, in float64; of a large X those of evenly spaced columns.
-
-    Parameters
-    ----------
-    data : X, in its memory or a device's, under weights or not
-    W, H : (m, r) and (r, n)
-    most : about how many entries
-    """
+    """Return |x - v| of the observed entries of X in float64; of a large X those of some columns, about `most`."""
     m, n = data.shape
-    A, B, found = data.T.space.put(W.T), data.space.put(H), []
-    raw = data if data.observed is None else data.data
-    for j in np.unique(np.linspace(0, n - 1, min(n, max(1, most // m))).astype(int)).tolist():
+    A, B = data.T.space.put(W.T), data.space.put(H)
+    columns = np.unique(np.linspace(0, n - 1, min(n, max(1, most // m))).astype(int)).tolist()
+    if not data.T.space.whole:
+        found: Vector = data.of_rows(partial(_residuals, columns), A.T, B)
+        return found
+    return _residuals(columns, data, A, B)
+
+
+def _residuals(columns: list[int], data: Any, A: Array, B: Array) -> Vector:
+    """|x - v| of the observed entries of some columns, of X or of a block of its rows."""
+    raw, found = data.data if isinstance(data, Layer) else data, []
+    for j in columns:
         J = slice(j, j + 1)
         X, seen = raw.tile(J), None
         if data.observed is not None:

@@ -119,7 +119,8 @@ class Weighted(Layer):
 
     def sweep(self, W: Array, H: Array, ask: Ask) -> Sweep:
         scaled = ask.sized and ask.curvature is not None
-        if self.separable and not scaled and [loss.free_part for loss in ask.omega] == ["gram"]:
+        alone = ask.observed is None  # not one of several blocks, which have to answer alike
+        if alone and self.separable and not scaled and [loss.free_part for loss in ask.omega] == ["gram"]:
             return self._least_squares(W, H, ask)
         return self.under_weights(W, H, ask)
 
@@ -348,17 +349,7 @@ def shares_curvature(data: Data) -> bool:
 
 
 def held_out_losses(data: Data, W: Array, H: Array, omega: Omega) -> Vector:
-    """Compute the losses on the entries that a `HeldOut` weight leaves out, under the other weights.
-
-    Parameters
-    ----------
-    data : X under weights that `weigh` bound a `HeldOut` into
-    W, H : (m, r) and (r, n)
-    omega : the losses
-
-    Returns
-    -------
-    losses : (p,)
+    """Compute the losses (p,) on the entries that a `HeldOut` weight leaves out, under the other weights.
 
     Raises
     ------
@@ -370,18 +361,6 @@ def held_out_losses(data: Data, W: Array, H: Array, omega: Omega) -> Vector:
 
 
 def held_out_columns(data: Any, W: Array, H: Array, omega: Omega) -> Columns:
-    """Add up the held-out entries of every column (see `Columns`), tile by tile.
-
-    Parameters
-    ----------
-    data : X under weights that `weigh` bound a `HeldOut` into
-    W, H : (m, r) and (r, n)
-    omega : the losses
-
-    Returns
-    -------
-    columns : Columns
-    """
-    A, B = data.T.space.put(W.T), data.space.put(H)
-    found: Columns = data.held_out_columns(A.T, B, omega)
+    """Add up the held-out entries of every column (see `Columns`), tile by tile, where some are held out."""
+    found: Columns = data.held_out_columns(data.T.space.put(W.T).T, data.space.put(H), omega)
     return found

@@ -9,7 +9,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from drnmf import __version__
-from drnmf.cli.endings import told_in_a_line
+from drnmf.cli.endings import errors_in_a_line
 from drnmf.runs.apps import COMMANDS as APPS
 from drnmf.runs.apps import Command, load
 
@@ -80,7 +80,7 @@ class Commands(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command; an error becomes a line on standard error and an exit code."""
-        with told_in_a_line(bool(ctx.params.get("debug"))):
+        with errors_in_a_line(bool(ctx.params.get("debug"))):
             return super().invoke(ctx)
 
 

@@ -46,7 +46,7 @@ def assign(
     Writes contributions.csv, contributions-dense.csv (with all components in every sample) and summary.json.
     """
     choice(profiles, PROFILES, "--profiles")
-    results = results.settled("assign", x, components, source.weights_file)
+    results = replace(results, report=False).settled("assign", x, components, source.weights_file)
     from drnmf.estimators.robust import DRNMF
     from drnmf.selection.assignment.assign import assign as find
 
@@ -61,21 +61,21 @@ def assign(
     losses = own if betas == "auto" and own is not None else options.parse_omega(betas)
     model, before = DRNMF(betas=losses, **settings.parameters()), time.perf_counter()
     with plain_warnings() as warned, data.named_cells():
-        found = find(matrix.X, known.components, model, **data.weights)
+        assignment = find(matrix.X, known.components, model, **data.weights)
     with results.writing() as temporary:
         samples = matrix.row_names or write.counted(matrix.X.shape[0])
-        for file, W in ((schema.CONTRIBUTIONS, found.contributions), (schema.DENSE, found.dense)):
+        for file, W in ((schema.CONTRIBUTIONS, assignment.contributions), (schema.DENSE, assignment.dense)):
             write.write_rows(temporary / file, write.labelled(samples, W, known.names))
         summary: schema.Summary = {
             "kind": "assign",
             "seconds": round(time.perf_counter() - before, 3),
             "seed": settings["random_state"],
-            "notes": [*map(in_options, matrix.notes), *warned, in_options(found.summary())],
+            "notes": [*map(in_options, matrix.notes), *warned, in_options(assignment.summary())],
             "input": data.described,
             "parameters": settings.stored("x", "out", "overwrite", "threads"),
         }
         results.finish(temporary, summary | write.computed_by(matrix.X))
-    say(f"{in_options(found.summary())} Results in {results.folder}")
+    say(f"{in_options(assignment.summary())} Results in {results.folder}")
 
 
 def read_components(path: Path, labels: Names, count: int) -> tuple[Known, Omega | None]:

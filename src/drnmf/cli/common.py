@@ -23,7 +23,7 @@ errors = Console(stderr=True)
 _SPELT_ALIKE = """
     betas weights uncertainty min_df max_df max_features stop_words window hop power labels delimiter sheet transpose
     ranks resample threshold heavy layer long image column encoding group method variable keep grow"""
-_FLAGS = {"n_topics": "--rank", "entry_weight": "--entry-weights", "n_runs": "--runs"}
+_FLAGS = {"entry_weight": "--entry-weights", "n_runs": "--runs"}
 _FLAGS |= {
     name: known.option
     for owner in (Parameters, Solver)

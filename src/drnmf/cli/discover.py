@@ -138,21 +138,21 @@ def discover(
             **data.weights,
         )
         searched = search(matrix.X, model, query)
-    found = with_labels(searched, query, matrix.X, matrix.rows, matrix.columns)
+    discovery = with_labels(searched, query, matrix.X, matrix.rows, matrix.columns)
     with bad_usage("--names"):
-        found = found.named(options.parse_names(names))
+        discovery = discovery.named(options.parse_names(names))
     with results.writing() as temporary:
-        summary = _summary(found, matrix, warned, profiles)
+        summary = _summary(discovery, matrix, warned, profiles)
         if field != "auto":
             summary["field"] = field
         summary["parameters"] = settings.stored(*_NOT_PARAMETERS)
         summary["seed"], summary["input"] = settings["random_state"], data.described
         if x.suffix.lower() == ".h5ad" and profiles == "columns":
-            _annotate(x, temporary, found)
-        write_discovery(temporary, found, summary | write.computed_by(matrix.X))
+            _annotate(x, temporary, discovery)
+        write_discovery(temporary, discovery, summary | write.computed_by(matrix.X))
         results.add_page(temporary)
-    say(f"{in_options(found.summary())} {found.seconds:.1f} s; results in {results.folder}")
-    if found.interrupted:
+    say(f"{in_options(discovery.summary())} {discovery.seconds:.1f} s; results in {results.folder}")
+    if discovery.interrupted:
         raise typer.Exit(128 + signal.SIGINT)
 
 
@@ -176,27 +176,29 @@ def side_of(profiles: str, reference: Path | None, matrix: Matrix) -> str:
     return "columns"
 
 
-def _annotate(x: Path, folder: Path, found: Named) -> None:
+def _annotate(x: Path, folder: Path, discovery: Named) -> None:
     """Put a copy of an .h5ad file with the result in it into the folder."""
     from drnmf.discovery.named import facts_of
     from drnmf.runs.annotated import write_annotated
 
-    facts = facts_of(found)
-    if not write_annotated(x, folder / schema.ANNOTATED, found.contributions, found.components, found.names, facts):
+    facts = facts_of(discovery)
+    if not write_annotated(
+        x, folder / schema.ANNOTATED, discovery.contributions, discovery.components, discovery.names, facts
+    ):
         say("No copy of the .h5ad file: anndata is not installed. Get it with: pip install 'drnmf[anndata]'", errors)
 
 
 _NOT_PARAMETERS = ("x", "out", "overwrite", "threads", "quiet", "report", "checkpoint")
 
 
-def _summary(found: Named, matrix: Matrix, warned: list[str], profiles: str) -> schema.Summary:
+def _summary(discovery: Named, matrix: Matrix, warned: list[str], profiles: str) -> schema.Summary:
     """What summary.json says of this discovery, in the words of the command line."""
     from drnmf.discovery.folder import discovered
 
-    search = discovered(found, profiles)
+    search = discovered(discovery, profiles)
     search["missing"] = [in_options(what) for what in search["missing"]]
     search["finding"] = in_options(search["finding"])
-    return {"notes": [*map(in_options, (*matrix.notes, *found.notes)), *warned], "discovery": search}
+    return {"notes": [*map(in_options, (*matrix.notes, *discovery.notes)), *warned], "discovery": search}
 
 
 def parse_ranks(text: str, most: int, asked: bool = True) -> list[int]:
@@ -207,9 +209,9 @@ def parse_ranks(text: str, most: int, asked: bool = True) -> list[int]:
     most : min(m, n)
     asked : whether the user named them; else they end where X does
     """
-    found = re.fullmatch(r"\s*(\d+)\s*:\s*(\d+)\s*", text)
-    if found:
-        listed = list(range(int(found[1]), int(found[2]) + 1))
+    ends = re.fullmatch(r"\s*(\d+)\s*:\s*(\d+)\s*", text)
+    if ends:
+        listed = list(range(int(ends[1]), int(ends[2]) + 1))
     elif re.fullmatch(r"\s*\d+\s*(,\s*\d+\s*)*", text):
         listed = [int(item) for item in text.split(",")]
     else:

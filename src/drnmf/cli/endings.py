@@ -81,7 +81,7 @@ def _insist(number: int, over: threading.Event) -> None:
 
 
 @contextmanager
-def told_in_a_line(debug: bool) -> Iterator[None]:
+def errors_in_a_line(debug: bool) -> Iterator[None]:
     """Make a line on standard error and an exit code of whatever the block raises."""
     try:
         with stoppable():

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from drnmf.estimators.base import NMF
     from drnmf.losses.base import Omega
     from drnmf.losses.interval import Interval
-    from drnmf.matrices.matrix import Entries
+    from drnmf.numerics import Entries
 
 
 @options.takes_model(max_iter=MAX_ITER, random_state=0)

@@ -77,18 +77,18 @@ def recall(folder: Path, commands: Mapping[str, Callable[..., None]]) -> Stored:
         hints = get_type_hints(command, include_extras=True)
         options = {name: _typed(name, value, hints[name]) for name, value in stored["options"].items()}
         inspect.signature(command).bind(**options)
-        found = Stored(command, options, _typed("sha256", stored["sha256"], str))
+        begun = Stored(command, options, _typed("sha256", stored["sha256"], str))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, typer.BadParameter) as error:
         raise ValueError(f"{path} is damaged or of another version ({type(error).__name__}: {error}).") from None
     if set(options) & set(_NOT_STORED):
         raise ValueError(f"{path} holds options that are never stored: it was not written by drnmf.")
-    return found
+    return begun
 
 
 def _typed(name: str, value: object, hint: Any) -> Any:
     """Check a value against the type of its option, or what its parser makes of the text: a rank is 3 or "auto"."""
     kind, *metadata = get_args(hint) if get_origin(hint) is Annotated else (hint,)
-    parse = next((found.parser for found in metadata if getattr(found, "parser", None) is not None), None)
+    parse = next((option.parser for option in metadata if getattr(option, "parser", None) is not None), None)
     if parse is not None:
         if isinstance(value, bool) or parse(str(value)) != value:
             raise TypeError(f"{name} is {value!r}")

@@ -22,17 +22,9 @@ SECONDS = 3.0
 
 @contextmanager
 def local_cluster(workers: int, threads: int, folder: Path) -> Iterator[str]:
-    """Start a cluster of processes for the time of the block.
+    """Start a cluster of processes for the time of the block, and give the address of its scheduler.
 
-    Parameters
-    ----------
-    workers, threads : number of processes, and of threads in each
-    folder : for all that they write; removed with them
-
-    Yields
-    ------
-    str
-        The address of the scheduler.
+    `folder` is for all that they write, and is removed with them.
     """
     from drnmf.interrupts import uninterrupted
 

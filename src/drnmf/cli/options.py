@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 import inspect
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from drnmf.losses.base import Omega
     from drnmf.losses.interval import Interval
-    from drnmf.matrices.matrix import Entries
+    from drnmf.numerics import Entries
 
 Asked = dict[str, Any]
 """Values of options by the names of their arguments, of whatever types the command gives them."""
@@ -131,10 +131,10 @@ def parse_seconds(text: str | None) -> float | None:
     """
     if text is None:
         return None
-    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([smh]?)\s*", text)
-    if not found or float(found[1]) == 0:
+    parts = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([smh]?)\s*", text)
+    if not parts or float(parts[1]) == 0:
         raise typer.BadParameter(f"{text!r} is no time: write seconds, or 90s, 10m, 2h.", param_hint="--max-time")
-    return float(found[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[found[2]]
+    return float(parts[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[parts[2]]
 
 
 @dataclass(frozen=True)
@@ -239,6 +239,17 @@ def expanded(
         return call  # type: ignore[return-value]
 
     return decorate
+
+
+def takes_fields(place: str, owner: type, names: Collection[str]) -> Callable[[Command], Command]:
+    """Give a command some fields of a dataclass as options, in the place of its argument of that class."""
+    hints = get_type_hints(owner, include_extras=True)
+    made = [
+        inspect.Parameter(one.name, inspect.Parameter.KEYWORD_ONLY, default=one.default, annotation=hints[one.name])
+        for one in fields(owner)
+        if one.name in names
+    ]
+    return expanded(place, made, [], lambda asked: owner(**{one.name: asked[one.name] for one in made}))
 
 
 def _argument(name: str, known: Parameter, defaults: Mapping[str, object]) -> inspect.Parameter:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import Field, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
+from types import ModuleType
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -16,30 +16,49 @@ from drnmf.cli import options
 from drnmf.cli.common import bad_usage, in_options, warn
 
 if TYPE_CHECKING:
-    from drnmf.matrices.matrix import Entries, Layout, Matrix
+    from drnmf.matrices.matrix import Layout, Matrix
+    from drnmf.numerics import Entries
     from drnmf.runs import schema
+
+
+def _about_x(said: str, *flags: str, **more: Any) -> Any:
+    """Make an option of how X is read."""
+    return typer.Option(*flags, help=said, rich_help_panel=options.READING, show_default=False, **more)
 
 
 @dataclass(frozen=True)
 class Source:
-    """How X is read from its file, and the table that belongs to it: each field is an option, with its help."""
+    """How X is read from its file, and the table that belongs to it: each field is an option."""
 
-    uncertainty: Annotated[Path | None, "Standard deviations of the entries of X: weights 1 / U^2."] = None
-    entry_weights: Annotated[Path | None, "Weights of the entries of X, >= 0; 0: not observed."] = None
+    uncertainty: Annotated[Path | None, _about_x("Standard deviations of the entries of X: weights 1 / U^2.")] = None
+    entry_weights: Annotated[Path | None, _about_x("Weights of the entries of X, >= 0; 0: not observed.")] = None
     variable: options.Variable = None
-    layer: Annotated[str | None, "Which layer of an .h5ad file (default: counts where there is one, else X)."] = None
-    long: Annotated[bool | None, "The table has a row per entry: its row, its column, its value (default: found)."] = (
+    layer: Annotated[
+        str | None, _about_x("Which layer of an .h5ad file (default: counts where there is one, else X).")
+    ] = None
+    long: Annotated[
+        bool | None,
+        _about_x(
+            "The table has a row per entry: its row, its column, its value (default: found).",
+            "--long/--no-long",
+            metavar="",
+        ),
+    ] = None
+    image: Annotated[
+        str | None, _about_x("Rows of X are the pixels of a picture of so many rows and columns, as 95x95.")
+    ] = None
+    labels: Annotated[int | None, _about_x("How many first columns of a table are labels (default: found).", min=0)] = (
         None
     )
-    image: Annotated[str | None, "Rows of X are the pixels of a picture of so many rows and columns, as 95x95."] = None
-    labels: Annotated[int | None, "How many first columns of a table are labels (default: found)."] = None
-    delimiter: Annotated[str | None, "Between the cells of a text table: ; tab space ... (default: found)."] = None
-    sheet: Annotated[str | None, "Which sheet of an .xlsx file (default: the first)."] = None
-    transpose: Annotated[bool, "Exchange rows and columns of X."] = False
-    scale_rows: Annotated[bool, "Divide every row of X by its sum."] = False
+    delimiter: Annotated[
+        str | None, _about_x("Between the cells of a text table: ; tab space ... (default: found).")
+    ] = None
+    sheet: Annotated[str | None, _about_x("Which sheet of an .xlsx file (default: the first).")] = None
+    transpose: Annotated[bool, _about_x("Exchange rows and columns of X.", "--transpose", metavar="")] = False
+    scale_rows: Annotated[bool, _about_x("Divide every row of X by its sum.", "--scale-rows", metavar="")] = False
 
     def __post_init__(self) -> None:
-        from drnmf.matrices.delimited import as_delimiter
+        from drnmf.matrices.cells import as_delimiter
 
         if self.delimiter is not None:
             with bad_usage("--delimiter"):
@@ -182,7 +201,7 @@ def stored_in_blocks(path: Path) -> bool:
     return path.is_dir() or path.suffix.lower() in (".zarr", ".h5ad")
 
 
-def need_dask() -> Any:
+def need_dask() -> ModuleType:
     """Import Dask, or say how to get it."""
     try:
         import dask
@@ -199,27 +218,12 @@ def parse_image(text: str) -> tuple[int, int]:
     >>> parse_image("95x105")
     (95, 105)
     """
-    found = re.fullmatch(r"\s*([1-9]\d*)\s*[x,*]\s*([1-9]\d*)\s*", text)
-    if not found:
+    sizes = re.fullmatch(r"\s*([1-9]\d*)\s*[x,*]\s*([1-9]\d*)\s*", text)
+    if not sizes:
         raise typer.BadParameter(f"{text!r} is no size of a picture: write 95x105.", param_hint="--image")
-    return int(found[1]), int(found[2])
+    return int(sizes[1]), int(sizes[2])
 
 
 def reads(*only: str) -> Callable[[options.Command], options.Command]:
     """Give a command the options of how X is read, or only some, in the place of its argument `source`."""
-    hints = get_type_hints(Source, include_extras=True)
-    made = [_argument(one, *get_args(hints[one.name])) for one in fields(Source) if not only or one.name in only]
-    return options.expanded("source", made, [], lambda asked: Source(**{one.name: asked[one.name] for one in made}))
-
-
-def _argument(field: Field[object], kind: Any, said: object) -> inspect.Parameter:
-    """Make the argument of a command for a field of `Source`, of whose option the help is known, or all."""
-    flag = "--long/--no-long" if field.name == "long" else "--" + field.name.replace("_", "-")
-    if isinstance(said, str):
-        least = 0 if field.name == "labels" else None
-        hint = "" if kind in (bool, bool | None) else None
-        said = typer.Option(
-            flag, help=said, min=least, metavar=hint, rich_help_panel=options.READING, show_default=False
-        )
-    annotation = Annotated[kind, said]
-    return inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=annotation)
+    return options.takes_fields("source", Source, only or [one.name for one in fields(Source)])

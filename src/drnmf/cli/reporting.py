@@ -71,13 +71,7 @@ EXTRAS = {
 
 
 def environment() -> dict[str, str]:
-    """Describe the package, its backend and its machine, one line each.
-
-    Returns
-    -------
-    dict of str to str
-        Names and descriptions in the order in which they are printed.
-    """
+    """Describe the package, its backend and its machine, one line each, in the order in which they are printed."""
     from drnmf import __version__
     from drnmf.backends.core import chosen_backend, native_core
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, get_args
+from typing import Annotated
 
 import typer
 
@@ -39,13 +38,6 @@ Report = Annotated[
         rich_help_panel=options.RESULTS,
     ),
 ]
-_OPTIONS = {
-    "out": Out,
-    "overwrite": options.Overwrite,
-    "threads": options.Threads,
-    "quiet": options.Quiet,
-    "report": Report,
-}
 
 
 @dataclass(frozen=True)
@@ -61,11 +53,11 @@ class Results:
     inputs : files that the run reads, which replacing the folder must not delete
     """
 
-    out: Path | None = None
-    overwrite: bool = False
-    threads: int | None = None
-    quiet: bool = False
-    report: bool | None = False
+    out: Out = None
+    overwrite: options.Overwrite = False
+    threads: options.Threads = None
+    quiet: options.Quiet = False
+    report: Report = None
     inputs: tuple[Path, ...] = ()
 
     @property
@@ -77,10 +69,7 @@ class Results:
     def settled(self, ending: str, x: Path, *more: Path | None) -> Results:
         """Settle the folder and the threads, and refuse, before any work is done, what cannot be written.
 
-        Parameters
-        ----------
-        ending : how the name of the folder ends where none was named
-        x, more : the input, and further files that are read
+        A folder that was not named is called after `x`, with this ending; `more` are further files that are read.
         """
         inputs = tuple(path for path in (x, *more) if path is not None)
         return self.at(self.out if self.out is not None else folder_for(x, ending), *inputs)
@@ -97,9 +86,7 @@ class Results:
     def writing(self, overwrite: bool = False) -> Iterator[Path]:
         """Give a folder that takes the place of the results when the block ends well; see `runs.output`.
 
-        Parameters
-        ----------
-        overwrite : replace what this process has written itself
+        `overwrite` replaces what this process has written itself.
         """
         with output.output_folder(
             self.folder, self.overwrite or overwrite, self.inputs, lambda path: say(KEPT.format(path), errors)
@@ -128,14 +115,7 @@ class Results:
 
 def writes(*leave_out: str) -> Callable[[options.Command], options.Command]:
     """Give a command the options of its results, in the place of its argument `results`, but for some."""
-    made = [
-        inspect.Parameter(
-            name, inspect.Parameter.KEYWORD_ONLY, default=False if get_args(kind)[0] is bool else None, annotation=kind
-        )
-        for name, kind in _OPTIONS.items()
-        if name not in leave_out
-    ]
-    return options.expanded("results", made, [], lambda asked: Results(**{one.name: asked[one.name] for one in made}))
+    return options.takes_fields("results", Results, {"out", "overwrite", "threads", "quiet", "report"} - {*leave_out})
 
 
 def folder_for(source: Path, ending: str) -> Path:

@@ -193,8 +193,8 @@ class StreamProgress:
             return
         self.said = now
         losses = zip(model.loss_names_, model.losses_ / model.rows_seen_, strict=True)
-        found = ", ".join(f"{name} {value:.5g} a row" for name, value in losses)
-        say(f"{model.rows_seen_} rows, {self.taken / (now - self.started):.0f} a second, {found}", errors)
+        means = ", ".join(f"{name} {value:.5g} a row" for name, value in losses)
+        say(f"{model.rows_seen_} rows, {self.taken / (now - self.started):.0f} a second, {means}", errors)
 
     def due(self) -> bool:
         """Tell whether it is time to write the model."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -17,7 +17,10 @@ from drnmf.parameters.common import MAX_ITER
 from drnmf.runs import schema, write
 
 if TYPE_CHECKING:
+    from drnmf.estimators.robust import DRNMF
+    from drnmf.losses.base import Omega
     from drnmf.matrices.matrix import Matrix
+    from drnmf.numerics import Array
 
 Inputs = Annotated[
     list[Path],
@@ -83,7 +86,7 @@ def tables(
     say(f"{model.n_iter_} iterations, {seconds:.1f} s; results in {results.folder}")
 
 
-def parse_losses(text: str, names: list[str]) -> Any:
+def parse_losses(text: str, names: list[str]) -> Omega | dict[str, str | float]:
     """Read the losses of all tables: NAME=LOSS for each, or one for all.
 
     >>> parse_losses("rna=KL,protein=2", ["rna", "protein"])
@@ -96,11 +99,11 @@ def parse_losses(text: str, names: list[str]) -> Any:
         losses = {name.strip(): loss.strip() for name, loss in pairs}
         if sorted(losses) != sorted(names) or len(pairs) != len(names) or not all(losses.values()):
             raise ValueError(f"name each table once, as {','.join(f'{name}=1' for name in names)}.")
-    found = {name: options.parse_betas(loss)[0] for name, loss in losses.items()}
-    return {name: loss.key if math.isnan(loss.beta) else loss.beta for name, loss in found.items()}
+    parsed = {name: options.parse_betas(loss)[0] for name, loss in losses.items()}
+    return {name: loss.key if math.isnan(loss.beta) else loss.beta for name, loss in parsed.items()}
 
 
-def _joined(model: Any, W: Any) -> Matrix:
+def _joined(model: DRNMF, W: Array) -> Matrix:
     """The names of all rows and columns, and a matrix of their shape."""
     import numpy as np
 

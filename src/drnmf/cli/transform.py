@@ -174,18 +174,18 @@ def predict(
     import numpy as np
 
     from drnmf.estimators.tables import places
-    from drnmf.matrices.delimited import find_delimiter, rows_of
+    from drnmf.matrices.cells import find_delimiter, rows_of
 
-    found = read_run(run)
-    if found.W is None or found.H is None:
+    fit = read_run(run)
+    if fit.W is None or fit.H is None:
         raise ValueError(f"{run} holds no {schema.W_FILE} and {schema.H_FILE}: name the folder of a `drnmf fit`.")
     with rows_of(pairs, find_delimiter(pairs)) as rows:
         head, *asked = [[cell.strip() for cell in cells[:2]] for _, cells in rows]
-    names = found.row_names or write.counted(found.W.shape[0]), found.column_names or write.counted(found.H.shape[1])
+    names = fit.row_names or write.counted(fit.W.shape[0]), fit.column_names or write.counted(fit.H.shape[1])
     if head[0] in names[0] and head[-1] in names[1]:
         head, asked = ["row", "column"], [head, *asked]
     i, j = (places([pair[side] for pair in asked], names[side]) for side in (0, 1))
-    values = np.einsum("ij,ij->i", found.W[i], found.H.T[j]).tolist()
+    values = np.einsum("ij,ij->i", fit.W[i], fit.H.T[j]).tolist()
     write.write_rows(
         target, [[*head, "predicted"], *([*pair, value] for pair, value in zip(asked, values, strict=True))]
     )

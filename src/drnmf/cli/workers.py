@@ -20,7 +20,8 @@ from drnmf.files import temporary_folder
 from drnmf.runs import schema, write
 
 if TYPE_CHECKING:
-    from drnmf.matrices.matrix import Entries, Matrix
+    from drnmf.matrices.matrix import Matrix
+    from drnmf.numerics import Entries
 
 Workers = Annotated[
     int | None,
@@ -87,10 +88,10 @@ class Place:
 
     def computed(self, X: Entries, device: str | None, precision: str, threads: int | None) -> schema.Summary:
         """Tell what computed a fit, for summary.json."""
-        found = write.computed_by(X, device, precision)
+        summary = write.computed_by(X, device, precision)
         if self.workers is not None:
-            found["threads"] = self.threads_each(threads)
-        return found
+            summary["threads"] = self.threads_each(threads)
+        return summary
 
     @contextmanager
     def active(self, threads: int | None) -> Iterator[Any]:

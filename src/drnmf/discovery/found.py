@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 from drnmf.discovery.folder import write_report_folder
 from drnmf.discovery.named import Named, component_labels, facts_of
 from drnmf.discovery.plots import draw
-from drnmf.matrices.matrix import Entries, Labels
+from drnmf.matrices.matrix import Labels
 from drnmf.matrices.mutations import spelt
+from drnmf.numerics import Entries
 from drnmf.parameters.common import Parameters
 from drnmf.problem.tabular import Tabular, tabular
 from drnmf.runs.annotated import annotate

@@ -17,9 +17,9 @@ from drnmf.estimators.tables import places
 from drnmf.losses.base import betas_of
 from drnmf.losses.names import as_written
 from drnmf.matrices.frames import needs
-from drnmf.matrices.matrix import Entries, Labels
+from drnmf.matrices.matrix import Labels
 from drnmf.matrices.mutations import spelt
-from drnmf.numerics import Array
+from drnmf.numerics import Array, Entries
 from drnmf.problem.tabular import Tabular, component_names, tabular
 from drnmf.runs.quality import Quality
 from drnmf.runs.write import Record, counted

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,7 @@ from drnmf.losses.huber import lacks_delta
 from drnmf.losses.names import as_loss, lacks_size
 from drnmf.numerics import Array, MatrixLike, Vector
 from drnmf.parameters.common import FOREIGN, MOVED
-from drnmf.parameters.fields import Kind, about, documented
+from drnmf.parameters.fields import Kind, documented, parameter
 from drnmf.problem.parts import Division
 from drnmf.problem.weights import Reading
 from drnmf.selection.folds import HELD_OUT
@@ -60,15 +60,13 @@ class BetaNMF(NMF):
     True
     """
 
-    beta: float | str | Loss = field(
-        default=1.0,
-        metadata=about(
-            Kind("number >= 0, str or loss"),
-            'The loss: a number, "itakura-saito" (0), "kullback-leibler" (1), "frobenius" (2), or one such as '
-            "``NegativeBinomial(30)``.",
-            '"auto" takes the beta under which X is most likely (`drnmf.noise_profile`), from four starts at least '
-            'where `init` is "auto" too; "nb:auto" the negative binomial, its size by likelihood.',
-        ),
+    beta: float | str | Loss = parameter(
+        1.0,
+        Kind("number >= 0, str or loss"),
+        'The loss: a number, "itakura-saito" (0), "kullback-leibler" (1), "frobenius" (2), or one such as '
+        "``NegativeBinomial(30)``.",
+        '"auto" takes the beta under which X is most likely (`drnmf.noise_profile`), from four starts at least '
+        'where `init` is "auto" too; "nb:auto" the negative binomial, its size by likelihood.',
     )
 
     @property

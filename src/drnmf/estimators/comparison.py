@@ -14,8 +14,8 @@ from sklearn.exceptions import ConvergenceWarning
 
 from drnmf.algorithms.loop import Callback
 from drnmf.backends.base import in_unit
+from drnmf.backends.core import single_blas
 from drnmf.backends.open import open_data
-from drnmf.backends.single_blas import single_blas
 from drnmf.estimators.beta import BetaNMF
 from drnmf.estimators.deciding import with_rank
 from drnmf.estimators.robust import DRNMF

@@ -17,13 +17,13 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from drnmf.algorithms.result import Progress
-from drnmf.backends.products import column_products, split_columns
-from drnmf.backends.single_blas import single_blas
+from drnmf.backends.core import single_blas
+from drnmf.backends.modes import column_products, split_columns
 from drnmf.estimators.beta import BetaNMF
 from drnmf.estimators.tables import Shares, shares_of
 from drnmf.numerics import Array, Indices, MatrixLike, Vector
-from drnmf.parameters.checks import check_choice, check_integer, check_number
 from drnmf.parameters.common import Parameters
+from drnmf.parameters.fields import check_choice, check_integer, check_number
 from drnmf.problem.check import check_matrix
 from drnmf.problem.device import runs_at_once
 from drnmf.problem.receive import received
@@ -31,9 +31,9 @@ from drnmf.problem.row_weights import row_weights
 from drnmf.problem.weights import Reading
 from drnmf.selection.consensus import consensus
 from drnmf.selection.resampling import RESAMPLINGS, resampled
-from drnmf.solve.parallel import run_all
+from drnmf.solve.runner import Stopping
 from drnmf.solve.settings import jobs_of
-from drnmf.solve.watching import Stopping
+from drnmf.solve.solve import run_all
 
 UNSTABLE = ("keep", "drop")
 _GIVE = "give an estimator of nonnegative components, for example BetaNMF(5), DRNMF(5) or scikit-learn's NMF(5)."

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -14,7 +14,7 @@ from drnmf.losses.base import Loss, Omega
 from drnmf.losses.names import as_losses, every_loss
 from drnmf.objective.simplex import check_weights
 from drnmf.parameters.common import FOREIGN, MOVED
-from drnmf.parameters.fields import Kind, about, documented
+from drnmf.parameters.fields import Kind, documented, parameter
 
 
 @documented(MOVED | FOREIGN)
@@ -35,19 +35,14 @@ class MultiObjectiveNMF(NMF):
     (2,)
     """
 
-    betas: Iterable[float | str | Loss] = field(
-        default=(1, 2),
-        metadata=about(
-            Kind("list"), "Omega: distinct numbers >= 0, names, or losses such as ``NegativeBinomial(30)``."
-        ),
+    betas: Iterable[float | str | Loss] = parameter(
+        (1, 2), Kind("list"), "Omega: distinct numbers >= 0, names, or losses such as ``NegativeBinomial(30)``."
     )
-    weights: ArrayLike | None = field(
-        default=None,
-        metadata=about(
-            Kind("(p,)", none=True),
-            "lambda, on the simplex, aligned with betas; with groups one for each group and loss, or those of the "
-            "losses for every group. None weighs all alike.",
-        ),
+    weights: ArrayLike | None = parameter(
+        None,
+        Kind("(p,)", none=True),
+        "lambda, on the simplex, aligned with betas; with groups one for each group and loss, or those of the "
+        "losses for every group. None weighs all alike.",
     )
 
     def _omega(self) -> Omega:

@@ -19,15 +19,13 @@ from drnmf.numerics import REFERENCE_MARGIN, REFERENCE_ROUNDS, Array, MatrixLike
 from drnmf.objective.objective import Objective
 from drnmf.objective.penalty import Penalty
 from drnmf.objective.simplex import check_weights, vertex
-from drnmf.parameters.checks import check_choice, check_integer
 from drnmf.parameters.common import Parameters
-from drnmf.parameters.fields import checked
+from drnmf.parameters.fields import check_choice, check_integer, checked
 from drnmf.parameters.solver import as_solver
 from drnmf.problem.device import Placement, place
 from drnmf.problem.problem import Problem
 from drnmf.problem.weights import WeightsLike
 from drnmf.selection.alpha import AlphaPath, choose_alphas, decided, undecided
-from drnmf.solve.parallel import run_all
 from drnmf.solve.pipeline import running, warn_unconverged
 from drnmf.solve.references import (
     References,
@@ -41,7 +39,7 @@ from drnmf.solve.references import (
 )
 from drnmf.solve.runner import Runner
 from drnmf.solve.settings import asked_losses, check_model, control_of, problem_of, reading_of, settings_of, terms_of
-from drnmf.solve.solve import smallest, solve
+from drnmf.solve.solve import run_all, smallest, solve
 
 
 @dataclass(frozen=True)

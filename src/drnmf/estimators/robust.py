@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from drnmf.algorithms.weights import Policy
@@ -24,7 +24,7 @@ from drnmf.losses.interval import Interval, as_interval
 from drnmf.losses.names import as_losses, every_loss, lacks_size
 from drnmf.numerics import Array, MatrixLike, Vector
 from drnmf.parameters.common import FOREIGN, MOVED
-from drnmf.parameters.fields import Kind, about, documented
+from drnmf.parameters.fields import Kind, documented, parameter
 from drnmf.problem.weights import Reading
 from drnmf.selection.folds import HELD_OUT
 from drnmf.selection.outliers import HUBER_STARTS, huber_delta
@@ -64,16 +64,14 @@ class DRNMF(NMF):
     True
     """
 
-    betas: Iterable[float | str | Loss] | Interval | str = field(
-        default=(1, 2),
-        metadata=about(
-            Kind("list, Interval or str"),
-            "Omega: distinct numbers >= 0, names, or losses such as ``NegativeBinomial(30)``; or an `Interval`, every "
-            "beta between two ends.",
-            '"auto" is the betas that held-out entries of X cannot tell from the best (`drnmf.noise_profile`), from '
-            'two starts at least where `init` is "auto" too; "nb:auto", alone or in a list, is the negative binomial '
-            "with its size by likelihood.",
-        ),
+    betas: Iterable[float | str | Loss] | Interval | str = parameter(
+        (1, 2),
+        Kind("list, Interval or str"),
+        "Omega: distinct numbers >= 0, names, or losses such as ``NegativeBinomial(30)``; or an `Interval`, every "
+        "beta between two ends.",
+        '"auto" is the betas that held-out entries of X cannot tell from the best (`drnmf.noise_profile`), from '
+        'two starts at least where `init` is "auto" too; "nb:auto", alone or in a list, is the negative binomial '
+        "with its size by likelihood.",
     )
 
     def _undecided(self) -> bool:

@@ -14,8 +14,7 @@ from drnmf.algorithms.result import Trace
 from drnmf.losses.base import Omega
 from drnmf.losses.interval import Coverage, Interval
 from drnmf.losses.names import from_text, text_of
-from drnmf.losses.part import Part
-from drnmf.losses.rowwise import Rowwise
+from drnmf.losses.part import Part, Rowwise
 from drnmf.numerics import Array
 from drnmf.objective.penalties import PENALTIES, as_penalties
 from drnmf.objective.penalty import Penalties, Setting

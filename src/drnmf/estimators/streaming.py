@@ -18,18 +18,17 @@ from drnmf.algorithms.initialize import begun, check_factor
 from drnmf.algorithms.result import Trace
 from drnmf.algorithms.weights import ByRule, Fixed, Policy, as_policy
 from drnmf.backends.base import Data
+from drnmf.backends.core import single_blas
 from drnmf.backends.observed import HeldOut
 from drnmf.backends.open import is_dask
-from drnmf.backends.single_blas import single_blas
 from drnmf.estimators.deciding import AUTO
 from drnmf.interrupts import uninterrupted
 from drnmf.losses.base import Omega, betas_of
 from drnmf.numerics import REFERENCE_FLOOR, SAFE_SQUARES, MatrixLike, factor_floor
 from drnmf.objective.penalties import L1, L2
 from drnmf.objective.penalty import NONE, Penalties, Penalty, Setting
-from drnmf.parameters.checks import check_integer, check_number
 from drnmf.parameters.common import Parameters
-from drnmf.parameters.fields import checked
+from drnmf.parameters.fields import check_integer, check_number, checked
 from drnmf.problem.check import check_scale, check_zeros
 from drnmf.problem.device import Placement, as_numpy, place
 from drnmf.problem.problem import degrees_of_freedom
@@ -48,7 +47,7 @@ from drnmf.selection.growth import (
 )
 from drnmf.solve.runner import at_once
 from drnmf.solve.settings import constraints_of, reading_of, terms_of
-from drnmf.solve.stream import Rows, StreamState, advance, begin, with_component
+from drnmf.solve.stream import Rows, StreamState, advance, begin, fitted, with_component
 
 OF_A_BATCH = ("X", "W", "H", "entry_weight", "uncertainty")
 """What a batch of `fit_stream` may have of its own."""
@@ -195,10 +194,9 @@ class Streaming(Parameters):
                 warm = (W.T.astype(data.dtype) * units.left,)
             if state is None:
                 state, warm = _begun(self, data, units, warm, H, policy)
-            of_a_row = Penalties(terms_of(self), Setting((1, data.shape[1]), state.mean))
-            inside = Units(data.scale, np.ones(1)).penalties(of_a_row, omega) if of_a_row else NONE
+            of_a_row = _penalties(self, data, 1, data.shape[1])
             taking = partial(
-                advance, data=data, omega=units.omega(omega), policy=policy, forget=forget, penalties=inside
+                advance, data=data, omega=units.omega(omega), policy=policy, forget=forget, penalties=of_a_row
             )
             before, (state, found) = state, taking(state, warm=warm or ())
             if held is not None:
@@ -311,6 +309,12 @@ def _policy(model: BaseEstimator, p: int) -> Policy:
     return Fixed() if p == 1 else at_once(as_policy(model._policy(p)))
 
 
+def _penalties(model: BaseEstimator, data: Data, rows: int, columns: int) -> Penalties:
+    """The penalties of a model for so many rows, in the unit of the data."""
+    given = Penalties(terms_of(model), Setting((rows, columns), data.mean / data.scale))
+    return Units(data.scale, np.ones(1)).penalties(given, model._omega()) if given else NONE
+
+
 def _begun(
     model: BaseEstimator, data: Data, units: Units, warm: Rows | None, H: Any, policy: Policy
 ) -> tuple[StreamState, Rows | None]:
@@ -328,9 +332,12 @@ def _begun(
         W = None if warm is None else warm[0].T / units.left
         rng = check_random_state(model.random_state)
         # coordinate descent keeps to where it begins, and the singular vectors of one batch are not those of all rows
-        alone = [loss.free_part for loss in omega] == ["gram"]
-        init = "random" if model.init == "auto" and alone else model.init
+        quadratic = [loss.free_part for loss in omega] == ["gram"]
+        init = "random" if model.init == "auto" and quadratic else model.init
         (W, made), _ = begun(data, rank, init, rng, W, as_numpy(H), (units.left, units.right))
+        # one loss below beta = 2 finds its way without, and few rows of many columns do not say where to begin
+        if len(omega) > 1 or (quadratic and data.shape[0] >= data.shape[1]):
+            W, made = fitted(data, (W, made), policy, units.omega(omega), inside, _penalties(model, data, *data.shape))
         warm = (as_numpy(data.T.space.get(data.T.space.put(W.T))),) * (1 + len(omega))
     return begin(data, as_numpy(made), policy, units.omega(omega), inside), warm
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self, cast
 
 import numpy as np
@@ -15,8 +15,8 @@ from sklearn.utils.validation import check_is_fitted
 from drnmf.algorithms.initialize import check_factor
 from drnmf.algorithms.result import Result
 from drnmf.algorithms.weights import Fixed, Policy
+from drnmf.backends.modes import column_products
 from drnmf.backends.observed import HeldOut
-from drnmf.backends.products import column_products
 from drnmf.estimators.base import NMF
 from drnmf.estimators.deciding import AUTO, fit_ranked, fitted_attributes
 from drnmf.estimators.tables import shares_of
@@ -26,9 +26,8 @@ from drnmf.numerics import Array, MatrixLike, Vector
 from drnmf.objective.penalties import L1, L2, Smooth, Sparsity, as_penalties
 from drnmf.objective.penalty import Penalties, mode_of
 from drnmf.objective.simplex import check_weights
-from drnmf.parameters.checks import check_integer
 from drnmf.parameters.common import MOVED
-from drnmf.parameters.fields import Kind, about, checked, documented
+from drnmf.parameters.fields import Kind, check_integer, checked, documented, parameter
 from drnmf.problem.check import structured
 from drnmf.problem.device import Placement
 from drnmf.problem.receive import Received
@@ -68,38 +67,28 @@ class CP(NMF):
 
     streams: ClassVar[bool] = False
 
-    betas: float | str | Loss | Iterable[float | str | Loss] = field(
-        default=2,
-        metadata=about(
-            Kind("number, str, Loss or list"), "The loss, or Omega: numbers >= 0, names, or losses such as ``nb:30``."
-        ),
+    betas: float | str | Loss | Iterable[float | str | Loss] = parameter(
+        2, Kind("number, str, Loss or list"), "The loss, or Omega: numbers >= 0, names, or losses such as ``nb:30``."
     )
-    weights: ArrayLike | None = field(
-        default=None,
-        metadata=about(
-            Kind("(p,)", none=True), "lambda of a weighted sum, aligned with betas; None makes the largest loss small."
-        ),
+    weights: ArrayLike | None = parameter(
+        None,
+        Kind("(p,)", none=True),
+        "lambda of a weighted sum, aligned with betas; None makes the largest loss small.",
     )
-    sum_to_one: Any = field(
-        default=None,
-        metadata=about(
-            Kind("mode", none=True),
-            "A mode, by number or dimension, of whose factor every row sums to one.",
-        ),
+    sum_to_one: Any = parameter(
+        None,
+        Kind("mode", none=True),
+        "A mode, by number or dimension, of whose factor every row sums to one.",
     )
-    fixed: Any = field(
-        default=None,
-        metadata=about(
-            Kind("dict", none=True),
-            "Components that do not move: a mode, by number or dimension -> (size, f), their first f columns.",
-        ),
+    fixed: Any = parameter(
+        None,
+        Kind("dict", none=True),
+        "Components that do not move: a mode, by number or dimension -> (size, f), their first f columns.",
     )
-    shape: Sequence[int] | None = field(  # type: ignore[misc]
-        default=None,
-        metadata=about(
-            Kind("tuple", none=True),
-            "Sizes of the modes, where X is given unfolded as a matrix (I, JK...), the last mode fastest.",
-        ),
+    shape: Sequence[int] | None = parameter(  # type: ignore[misc]
+        None,
+        Kind("tuple", none=True),
+        "Sizes of the modes, where X is given unfolded as a matrix (I, JK...), the last mode fastest.",
     )
 
     def _omega(self) -> Omega:

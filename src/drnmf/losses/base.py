@@ -158,12 +158,8 @@ def is_quadratic(omega: Omega) -> bool:
 
 
 def is_unsized(value: object, family: type, key: str) -> bool:
-    """Tell whether a loss, or one of several, is of a family whose parameter X has to name.
+    """Tell whether a loss, or one of several, is of a family with `unsized` whose parameter X has to name.
 
-    Parameters
-    ----------
-    value : a loss, a name, or several
-    family : has the property `unsized`
     key : the name of such a loss
     """
     if isinstance(value, str):

@@ -160,11 +160,8 @@ def _largest_difference(points: Vector, upper: Vector, lower: Vector) -> Vector:
 
 
 def coverage(interval: Interval, losses: Vector, references: Vector, floors: Vector, knot_maximum: float) -> Coverage:
-    """The bound of section 8 from what the sweeps said at the points of an interval (`Interval.points`).
+    """The bound of section 8 from D_beta of the fit (k,) at the points of an interval (`Interval.points`).
 
-    Parameters
-    ----------
-    losses : (k,) D_beta of the fit
     references, floors : (s, k) and (k,), as in `chord_bound`
     knot_maximum : the largest scaled loss at a knot
     """

@@ -10,8 +10,7 @@ from drnmf.losses.base import Loss, Omega, is_unsized
 from drnmf.losses.beta import NAMES, SHORT, Beta, as_beta
 from drnmf.losses.huber import Huber
 from drnmf.losses.negative_binomial import NegativeBinomial
-from drnmf.losses.part import Part
-from drnmf.losses.rowwise import Rowwise
+from drnmf.losses.part import Part, Rowwise
 
 _SHORT = {name.lower(): beta for beta, name in SHORT.items()}
 _PRINTED = re.compile(r"beta\s*=?\s*(?P<beta>[^\s]+)|nb\((?P<size>[^()]+)\)", re.IGNORECASE)
@@ -99,7 +98,9 @@ def _from_printed(name: str) -> str | float:
 
 def _is_loss(value: object) -> TypeGuard[Loss]:
     # looking through all members of a protocol takes long beside a batch of a stream
-    return isinstance(value, Beta) or (isinstance(value, Loss) and not isinstance(value, type))
+    if isinstance(value, Beta):
+        return True
+    return not isinstance(value, str | float | int | type) and isinstance(value, Loss)
 
 
 def _what_is_wrong(value: object) -> str:

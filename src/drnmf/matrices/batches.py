@@ -15,10 +15,11 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from drnmf.matrices.delimited import Row, as_delimiter, find_delimiter, rows_in, rows_of, text_of
+from drnmf.matrices.cells import Refused, Row, as_delimiter, find_delimiter, rows_in, rows_of, text_of
 from drnmf.matrices.files import read_matrix
-from drnmf.matrices.matrix import Entries, Labels, Layout, Matrix, Refused
+from drnmf.matrices.matrix import Labels, Layout, Matrix
 from drnmf.matrices.tables import Source, find_layout, read_rows
+from drnmf.numerics import Entries
 
 INPUT = "-"
 """What stands for standard input."""
@@ -97,10 +98,10 @@ def _json_lines(name: str, stream: Iterable[str], size: int) -> Iterator[Matrix]
         if not line.strip():
             continue
         try:
-            found = json.loads(line, object_pairs_hook=_once)
-            names = list(found) if not width and isinstance(found, dict) else names
-            unknown = set(found) - set(names or ()) if isinstance(found, dict) else ()
-            values = [found.get(one) for one in names or ()] if isinstance(found, dict) else list(found)
+            record = json.loads(line, object_pairs_hook=_once)
+            names = list(record) if not width and isinstance(record, dict) else names
+            unknown = set(record) - set(names or ()) if isinstance(record, dict) else ()
+            values = [record.get(one) for one in names or ()] if isinstance(record, dict) else list(record)
             row = [math.nan if value is None else float(value) for value in values]
         except (ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
             raise Refused(f"{name}, line {number} is no array or object of numbers in JSON ({error}).") from None

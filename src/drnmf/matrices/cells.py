@@ -1,12 +1,23 @@
-"""Cells of a table: what is a number, what is missing, the decimal comma, and names that would run as formulas."""
+"""Cells of a table, and rows of them from delimited text: what is a number, what is missing, and where cells end.
+
+Names that a spreadsheet would run as formulas are written with an apostrophe before them.
+"""
 
 from __future__ import annotations
 
+import codecs
+import csv
+import gzip
 import re
 from array import array
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import filterfalse, islice
 from math import nan
+from pathlib import Path
+from typing import IO
 
 MISSING = frozenset({"", "na", "n/a", "#n/a", "nan", "null", "none"})
 """Cells without a value, in lower case; they are read as NaN."""
@@ -23,6 +34,10 @@ _GROUPED = re.compile(r"[+-]?\d{1,3}([,.' ]\d{3})+([.,]\d+)?")
 _FORMULA = re.compile(r"'*\s*(?:[=@]|[+-](?:[^\W\d_].*[(!|]|.*\|.*!))", re.DOTALL)
 """= and @, signs before a call or a reference, and signs before a command ("-2+3+cmd|' /C calc'!A0"); apostrophes
 before them count too, so that reading takes away exactly the one that writing put there."""
+
+
+class Refused(ValueError):
+    """A file that was understood, and says something that cannot be used."""
 
 
 class NotANumber(ValueError):
@@ -86,13 +101,7 @@ class Numbers:
     doubtful: str | None = None  # a number that may have a comma between thousands, until another one settles it
 
     def add(self, cells: Sequence[str]) -> None:
-        """Append a row.
-
-        Raises
-        ------
-        NotANumber
-            At the first cell that is none.
-        """
+        """Append a row; NotANumber is raised at the first cell that is none."""
         whole = "\0".join(cells)
         if "." in whole:
             self._note_point(cells)
@@ -159,3 +168,113 @@ def unguarded(name: str) -> str:
     ('=1+1', "'tis")
     """
     return name[1:] if name.startswith("'") and _FORMULA.match(name) else name
+
+
+Row = tuple[int, list[str]]
+"""Number of the line and its cells."""
+
+SAMPLE = 50
+"""Rows from which the delimiter, the header and the labels are guessed."""
+
+_LONGEST_CELL = 1 << 20
+_NAMES = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "space": " ", "pipe": "|"}
+_CANDIDATES = (",", "\t", ";", "|")
+
+
+class TableError(Refused):
+    """Text that is no table of numbers, with the place where it stops being one."""
+
+
+def as_delimiter(text: str) -> str:
+    """Read a delimiter that a user wrote.
+
+    >>> as_delimiter("tab"), as_delimiter(";")
+    ('\\t', ';')
+    """
+    mark = _NAMES.get(text.lower(), text)
+    if len(mark) != 1 or mark in '"\r\n\0':
+        raise ValueError(f"{text!r} is not a delimiter: give one character, or tab, comma, semicolon, space or pipe.")
+    return mark
+
+
+@contextmanager
+def rows_of(source: Path, delimiter: str) -> Iterator[Iterator[Row]]:
+    """Give the rows of a file one after another; lines without any cell are none."""
+    try:
+        with text_of(source) as stream:
+            yield rows_in(stream, delimiter)
+    except csv.Error as error:
+        raise TableError(f"{source} is not a readable table ({error}).") from None
+
+
+@contextmanager
+def text_of(source: Path) -> Iterator[IO[str]]:
+    """Open a file of text, UTF-8 or UTF-16 by its mark."""
+    try:
+        with _open(source) as stream:
+            yield stream
+    except UnicodeDecodeError as error:
+        raise TableError(
+            f"{source} is not UTF-8 text ({error.reason} at byte {error.start}): save it as UTF-8, in a spreadsheet as "
+            "'CSV UTF-8', or convert it, for example with iconv -f latin1 -t utf-8."
+        ) from None
+
+
+def _open(source: Path) -> IO[str]:
+    opener = gzip.open if source.suffix.lower() == ".gz" else open
+    with opener(source, "rb") as stream:
+        marked = stream.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+    return opener(source, "rt", encoding="utf-16" if marked else "utf-8-sig", newline="")
+
+
+def rows_in(stream: IO[str], delimiter: str) -> Iterator[Row]:
+    """Give the rows of a stream of text one after another."""
+    csv.field_size_limit(_LONGEST_CELL)
+    lines = (" ".join(line.split()) for line in stream) if delimiter == " " else stream
+    reader = csv.reader(lines, delimiter=delimiter)
+    for cells in reader:
+        if cells and (len(cells) > 1 or cells[0].strip() or not cells[0]):  # a gap in a single column is written ""
+            yield reader.line_num, cells
+
+
+def is_blank(row: Row) -> bool:
+    """Tell whether a row has neither values nor labels.
+
+    >>> is_blank((1, ["", " "])), is_blank((2, ["", "NA"]))
+    (True, False)
+    """
+    return not any(cell.strip() for cell in row[1])
+
+
+def sample_of(rows: Iterator[Row]) -> list[Row]:
+    """Take the first rows that are not blank."""
+    return list(islice(filterfalse(is_blank, rows), SAMPLE))
+
+
+def find_delimiter(source: Path) -> str:
+    """Choose the delimiter under which the first rows are equally long and hold the most numbers; else a space."""
+    first = "\t" if ".tsv" in source.name.lower() else ","
+    best, chosen = (0.0, 0.0, 0), first
+    for mark in sorted(_CANDIDATES, key=lambda mark: mark != first):
+        with rows_of(source, mark) as rows:
+            merit = _merit(sample_of(rows))
+        if merit > best:
+            best, chosen = merit, mark
+    if best[2] < 2:
+        with rows_of(source, " ") as rows:
+            merit = _merit(sample_of(rows))
+        return " " if merit > best and merit[0] == 1.0 and merit[1] > 0 else chosen
+    return chosen
+
+
+def _merit(sample: list[Row]) -> tuple[float, float, int]:
+    """Say how well rows make a table: the fraction of equal length, that of numbers below the first, and the length."""
+    if not sample:
+        return (0.0, 0.0, 0)
+    body = [cells for _, cells in sample[1:] or sample]
+    width, count = Counter(map(len, body)).most_common(1)[0]
+    if width < 2:
+        return (0.0, 0.0, 1)
+    cells = [cell for row in body for cell in row]
+    numbers = sum(is_number(cell) or is_missing(cell) for cell in cells)
+    return (round(count / len(body), 1), numbers / len(cells), width)

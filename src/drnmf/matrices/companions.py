@@ -10,9 +10,10 @@ from pathlib import Path
 import numpy as np
 
 from drnmf.matrices import files
-from drnmf.matrices.matrix import Entries, Layout, Matrix, Names, Refused
+from drnmf.matrices.cells import Refused
+from drnmf.matrices.matrix import Layout, Matrix, Names
 from drnmf.matrices.mutations import spelt
-from drnmf.numerics import Vector
+from drnmf.numerics import Entries, Vector
 from drnmf.problem.weights import CellError
 from drnmf.selection.matching import Known, positions
 
@@ -20,21 +21,9 @@ from drnmf.selection.matching import Known, positions
 def read_weights(
     uncertainty: Path | None, entry_weights: Path | None, x: Path, matrix: Matrix, layout: Layout
 ) -> dict[str, Entries]:
-    """Read the table of uncertainties or of weights that belongs to X, at most one of the two.
+    """Read the table of uncertainties or of weights that belongs to X, at most one, as the keyword argument of `fit`.
 
-    Parameters
-    ----------
-    uncertainty, entry_weights : the files
-    x, matrix, layout : the file of X, what it holds, and how it was read
-
-    Returns
-    -------
-    given : the keyword argument of `fit`; empty where there is no table
-
-    Raises
-    ------
-    Refused
-        Where shape, names or order differ from those of X.
+    It is read as X was, and refused where shape, names or order differ from those of X.
     """
     source = uncertainty or entry_weights
     if source is None:
@@ -48,17 +37,7 @@ def read_weights(
 def read_known(path: Path, option: str, labels: Names, count: int) -> Known:
     """Read known components, one per column (or per row), and bring their entries into the order of the labels of X.
 
-    Parameters
-    ----------
-    path : the file
-    option : what messages call it
-    labels : of the columns of X; None takes the entries as they come
-    count : how many columns X has
-
-    Raises
-    ------
-    ValueError
-        Where labels of X are missing in the table; they are named.
+    Without labels entries come as they are, as many as X has columns (`count`). Messages call the file by its `option`.
     """
     table = files.read_matrix(path)
     X = np.asarray(table.X.toarray() if hasattr(table.X, "toarray") else table.X, dtype=np.float64)
@@ -74,15 +53,7 @@ def read_known(path: Path, option: str, labels: Names, count: int) -> Known:
 
 
 def ordered(X: Vector, own: Names, labels: Names, count: int, source: str) -> Vector:
-    """Bring the rows of known components, one per column, into the order of the labels of X.
-
-    Parameters
-    ----------
-    X : (n, s)
-    own : a label per row, None where there are none
-    labels, count : of the columns of X
-    source : how messages call it
-    """
+    """Bring the rows of known components (n, s), one per column, into the order of the labels of X."""
     if labels is not None and own is not None:
         try:
             return X[positions([spelt(name) for name in labels], [spelt(name) for name in own], "it")]
@@ -100,8 +71,8 @@ def side_named(path: Path, matrix: Matrix) -> str | None:
     """Find the side of X, "rows" or "columns", whose labels a table of known components has; None if unclear."""
     table = files.read_matrix(path)
     sides = {"columns": _side(table, matrix.column_names), "rows": _side(table, matrix.row_names)}
-    found = [side for side, there in sides.items() if there is not None]
-    return found[0] if len(found) == 1 else None
+    named = [side for side, there in sides.items() if there is not None]
+    return named[0] if len(named) == 1 else None
 
 
 def _side(table: Matrix, labels: Names, part: bool = False) -> str | None:
@@ -125,18 +96,7 @@ def named_cells(matrix: Matrix, x: Path, source: Path | None) -> Iterator[None]:
 
 
 def check_weights(matrix: Matrix, of: Matrix, source: Path, x: Path) -> None:
-    """Refuse a table of weights or uncertainties whose shape, names or order differ from those of X.
-
-    Parameters
-    ----------
-    matrix, source : the table and its file
-    of, x : X and its file
-
-    Raises
-    ------
-    Refused
-        With the first row or column that is named differently.
-    """
+    """Refuse a table of weights or uncertainties whose shape, names or order differ from those of X (`of`)."""
     shape, whole = matrix.X.shape, of.X.shape
     if any(size not in (1, full) for size, full in zip(shape, whole, strict=True)):
         raise Refused(
@@ -157,19 +117,7 @@ def check_weights(matrix: Matrix, of: Matrix, source: Path, x: Path) -> None:
 
 
 def read_groups(path: Path | None, before: str | None, labels: Sequence[str] | None) -> list[str] | None:
-    """Find the group of every sample.
-
-    Parameters
-    ----------
-    path : a table of labels and groups, comma, semicolon or tab between them, in any order; None where there is none
-    before : what stands between the group and the rest of a label; None where labels do not tell
-    labels : of the samples
-
-    Raises
-    ------
-    ValueError
-        Where labels are missing, named twice with two groups, or do not hold the text.
-    """
+    """Find the group of every sample, in a table of two columns or in what labels have before a text; else None."""
     if path is None and before is None:
         return None
     option = "--groups" if path is not None else "--groups-before"
@@ -189,8 +137,8 @@ def read_groups(path: Path | None, before: str | None, labels: Sequence[str] | N
 
 
 def _group_before(label: str, text: str) -> str:
-    group, found, _ = label.partition(text)
-    if not found:
+    group, mark, _ = label.partition(text)
+    if not mark:
         raise ValueError(f"--groups-before {text}: the label {label!r} does not hold it.")
     return group
 

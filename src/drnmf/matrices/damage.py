@@ -30,26 +30,20 @@ _BLANK, _ALLOWED = (
 
 
 def check_matrix_market(source: Path) -> None:
-    """Refuse a .mtx or .mtx.gz whose lines are not those that its header promises.
-
-    Raises
-    ------
-    ValueError
-        With what was expected and what is there. The reader of SciPy reads past the end of such files.
-    """
+    """Refuse a .mtx or .mtx.gz whose lines are not those that its header promises: SciPy reads past its end."""
     with cast("IO[bytes]", (gzip.open if source.suffix.lower() == ".gz" else open)(source, "rb")) as stream:
         fields, entries = _promised(stream)
-        found = 0
+        count = 0
         for block in _whole_lines(stream):
             _refuse_strange_bytes(block)
             words = _words_per_line(block)
             wrong = np.flatnonzero(words != fields)
             if wrong.size:
-                entry = found + int(wrong[0])
+                entry = count + int(wrong[0])
                 raise ValueError(f"entry {entry + 1} has {words[wrong[0]]} numbers where {fields} are needed")
-            found += words.size
-    if found != entries:
-        raise ValueError(f"its header promises {entries} entries, and {found} are there")
+            count += words.size
+    if count != entries:
+        raise ValueError(f"its header promises {entries} entries, and {count} are there")
 
 
 def _promised(stream: IO[bytes]) -> tuple[int, int]:
@@ -125,18 +119,15 @@ _DEEPEST = 50
 def check_matlab(source: Path) -> None:
     """Refuse a .mat file of version 5 to 7 whose elements do not lie inside one another or are of no known type.
 
-    Raises
-    ------
-    ValueError
-        With what is wrong. Files of other versions are left to their readers.
+    Files of other versions are left to their readers.
     """
     with open(source, "rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as content:
         mark = bytes(content[124:_HEADER])
         if mark in (b"\x00\x01IM", b"\x01\x00MI") and 0 not in content[:4]:  # version 4 begins with a small number
-            _walk(content, _HEADER, len(content), "<" if mark.endswith(b"IM") else ">", 0)
+            _check_elements(content, _HEADER, len(content), "<" if mark.endswith(b"IM") else ">", 0)
 
 
-def _walk(content: mmap.mmap | bytes, place: int, end: int, order: str, depth: int) -> None:
+def _check_elements(content: mmap.mmap | bytes, place: int, end: int, order: str, depth: int) -> None:
     """Visit the elements from one place to another."""
     if depth > _DEEPEST:
         raise ValueError(f"its elements are nested more than {_DEEPEST} deep")
@@ -146,9 +137,9 @@ def _walk(content: mmap.mmap | bytes, place: int, end: int, order: str, depth: i
         if stop > end:
             raise ValueError(f"the element at byte {place} is longer than what holds it")
         if code == _COMPRESSED and depth == 0:
-            _walk_compressed(content[start:stop], order)
+            _check_compressed(content[start:stop], order)
         elif code == _MATRIX:
-            _walk(content, start, stop, order, depth + 1)
+            _check_elements(content, start, stop, order, depth + 1)
         elif code not in _LEAVES or depth == 0:
             raise ValueError(f"the element at byte {place} is of no known type ({code})")
         elif first and (stop - start != 8 or content[start + (0 if order == "<" else 3)] not in _CLASSES):
@@ -170,11 +161,11 @@ def _tag(content: mmap.mmap | bytes, place: int, order: str) -> tuple[int, int, 
     return code, place + 8, place + 8 + size, place + 8 + padded
 
 
-def _walk_compressed(packed: bytes, order: str) -> None:
+def _check_compressed(packed: bytes, order: str) -> None:
     unpacked = zlib.decompress(packed)
     if len(unpacked) < 8 or _tag(unpacked, 0, order)[0] != _MATRIX:
         raise ValueError("a compressed element holds no array")
-    _walk(unpacked, 0, len(unpacked), order, 0)
+    _check_elements(unpacked, 0, len(unpacked), order, 0)
 
 
 SECONDS = 60.0
@@ -182,13 +173,7 @@ SECONDS = 60.0
 
 
 def check_hdf5(source: Path, *names: str) -> None:
-    """Refuse a damaged HDF5 file: whatever its structure does to a reader is done to another process first.
-
-    Raises
-    ------
-    ValueError
-        Where that process failed, crashed, or was not done in time.
-    """
+    """Refuse a damaged HDF5 file: whatever its structure does to a reader is done to another process first."""
     command = [sys.executable, "-P", __file__, str(source.resolve()), *names]
     try:
         tried = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=SECONDS, check=False)

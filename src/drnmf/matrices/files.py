@@ -15,11 +15,12 @@ import scipy.sparse as sp
 
 from drnmf.backends.entries import check_structure
 from drnmf.matrices import frames
+from drnmf.matrices.cells import Refused, as_delimiter, find_delimiter, rows_of
 from drnmf.matrices.damage import check_matlab, check_matrix_market
-from drnmf.matrices.delimited import as_delimiter, find_delimiter, rows_of
 from drnmf.matrices.long import read_table
-from drnmf.matrices.matrix import AS_FOUND, Entries, Labels, Layout, Matrix, Refused
+from drnmf.matrices.matrix import AS_FOUND, Labels, Layout, Matrix, check_form, readable
 from drnmf.matrices.tables import Source
+from drnmf.numerics import Entries
 from drnmf.storage.archive import read_header
 
 
@@ -64,13 +65,8 @@ def read_matrix(path: str | os.PathLike[str], variable: str | None = None, layou
     if variable is not None and reader not in _NAMED:
         raise ValueError(f"{source} holds one matrix without a name, so a variable ({variable!r}) cannot be chosen.")
     _check_layout(source, reader, layout)
-    try:
+    with readable(source):
         matrix = reader(source, layout if reader in _TABLES else variable)
-    except (Refused, ImportError, PermissionError, MemoryError):
-        raise
-    except Exception as error:  # the parsers of damaged files raise nearly anything
-        reason = str(error).strip() or type(error).__name__
-        raise ValueError(f"{source} cannot be read: it may be damaged or cut short ({reason}).") from None
     return _flat(matrix, source).arranged(layout, source)
 
 
@@ -111,18 +107,7 @@ def _reader(source: Path) -> Reader:
 
 def _numeric(X: Entries, source: Path) -> Entries:
     """Check that X is a matrix of real numbers with at least one entry; sparse ones become CSR with sound indices."""
-    kind = X.dtype.kind
-    if kind == "c":
-        raise ValueError(f"{source} holds complex numbers: take absolute values (np.abs) first.")
-    if kind not in "buif":
-        raise ValueError(f"{source} holds entries of type {X.dtype}, not numbers: convert it to a numeric array.")
-    if X.ndim not in (2, 3):
-        raise ValueError(
-            f"{source} holds an array of shape {X.shape}: a matrix with two dimensions is needed, or a cube of "
-            "rows x columns x bands."
-        )
-    if 0 in X.shape:
-        raise ValueError(f"{source} holds an empty matrix of shape {X.shape}: at least one row and column are needed.")
+    check_form(source, X.shape, X.dtype, cube=True)
     if not sp.issparse(X):
         return X
     try:

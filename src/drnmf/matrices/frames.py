@@ -9,15 +9,15 @@ from dataclasses import replace
 from datetime import date, datetime
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from drnmf.matrices.cells import WHOLE
-from drnmf.matrices.delimited import Row
+from drnmf.matrices.cells import WHOLE, Refused, Row
 from drnmf.matrices.long import read_table
-from drnmf.matrices.matrix import Layout, Matrix, Refused
+from drnmf.matrices.matrix import Layout, Matrix
 from drnmf.matrices.tables import (
     Source,
     as_matrix,
@@ -31,7 +31,7 @@ _BATCH = 1024
 """Rows that become text at a time: the first ones settle which columns hold labels."""
 
 
-def needs(module: str, extra: str) -> Any:
+def needs(module: str, extra: str) -> ModuleType:
     """Import an optional library, or say how to get it."""
     try:
         return import_module(module)

@@ -7,8 +7,7 @@ from itertools import filterfalse
 import numpy as np
 import scipy.sparse as sp
 
-from drnmf.matrices.cells import NotANumber, Numbers, is_missing, unguarded
-from drnmf.matrices.delimited import TableError, is_blank, sample_of
+from drnmf.matrices.cells import NotANumber, Numbers, TableError, is_blank, is_missing, sample_of, unguarded
 from drnmf.matrices.matrix import Labels, Layout, Matrix
 from drnmf.matrices.tables import Source, below_header, find_layout, is_text, read_rows
 
@@ -24,7 +23,7 @@ def read_table(source: Source, layout: Layout) -> Matrix:
     if layout.long:
         return read_long(source)
     if layout.long is None and layout.labels is None and is_long(source):
-        return read_long(source, found=True)
+        return read_long(source, guessed=True)
     return read_rows(source, layout.labels)
 
 
@@ -56,20 +55,11 @@ def is_long(source: Source) -> bool:
     return len(pairs) == total and all(len(names) < total for names in seen)
 
 
-def read_long(source: Source, found: bool = False) -> Matrix:
+def read_long(source: Source, guessed: bool = False) -> Matrix:
     """Read a table with a row for every entry of X as a sparse matrix in which what is missing is missing.
 
     The first three columns are the row's name, the column's name and the value. Rows and columns of X come in the order
-    in which they are first named.
-
-    Parameters
-    ----------
-    found : whether nobody asked for it, so that it is said
-
-    Raises
-    ------
-    TableError
-        Where an entry stands there twice, or the value is no number.
+    in which they are first named. Where nobody asked for it (`guessed`) a note says so.
     """
     with source.open() as rows:
         sample = sample_of(rows)
@@ -104,7 +94,7 @@ def read_long(source: Source, found: bool = False) -> Matrix:
     at = np.array(list(places), dtype=np.int64)
     shape = len(names[0]), len(names[1])
     X = sp.csr_array((np.frombuffer(numbers.values, dtype=np.float64), (at[:, 0], at[:, 1])), shape=shape)
-    how = "was read as a long table (--long; --labels 2 reads a matrix)" if found else "is a long table"
+    how = "was read as a long table (--long; --labels 2 reads a matrix)" if guessed else "is a long table"
     note = f"{source.name} {how}: {shape[0]} rows x {shape[1]} columns, {len(places)} entries, the others missing."
     titles = [cell.strip() for cell in sample[0][1][:2]] if header else ["", ""]
     rows_, columns = (Labels((tuple(known),), (title,)) for known, title in zip(names, titles, strict=True))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,15 +13,35 @@ import numpy as np
 import scipy.sparse as sp
 
 from drnmf.backends.entries import is_sound
+from drnmf.matrices.cells import Refused
+from drnmf.numerics import Entries
 
 Names = tuple[str, ...] | None
 
-Entries = Any
-"""The entries of a matrix: a NumPy array, a SciPy sparse array, or a Dask array of blocks of either."""
+
+@contextmanager
+def readable(source: str | os.PathLike[str], where: str = "") -> Iterator[None]:
+    """Turn whatever a reader raises on a damaged file into one error that names the file."""
+    try:
+        yield
+    except (Refused, ImportError, MemoryError, PermissionError):
+        raise
+    except Exception as error:  # what reads damaged files raises nearly anything
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise Refused(f"{source}{where} cannot be read: it may be damaged or cut short ({reason}).") from None
 
 
-class Refused(ValueError):
-    """A file that was understood, and says something that cannot be used."""
+def check_form(source: Path, shape: tuple[int, ...], dtype: np.dtype[Any], cube: bool = False) -> None:
+    """Refuse what is no matrix of real numbers with at least one entry, nor a cube of them where one may be."""
+    if dtype.kind == "c":
+        raise Refused(f"{source} holds complex numbers: take absolute values (np.abs) first.")
+    if dtype.kind not in "buif":
+        raise Refused(f"{source} holds entries of type {dtype}, not numbers: convert it to a numeric array.")
+    if len(shape) != 2 and not (cube and len(shape) == 3):
+        more = ", or a cube of rows x columns x bands" if cube else ""
+        raise Refused(f"{source} holds an array of shape {shape}: a matrix with two dimensions is needed{more}.")
+    if 0 in shape:
+        raise Refused(f"{source} holds an empty matrix of shape {shape}: at least one row and column are needed.")
 
 
 @dataclass(frozen=True)
@@ -120,26 +142,20 @@ class Matrix:
 
     def arranged(self, layout: Layout, source: Path) -> Matrix:
         """Exchange rows and columns, and know the rows for pixels, where that was asked for."""
-        found = self.transposed() if layout.transpose else self
+        matrix = self.transposed() if layout.transpose else self
         if layout.image is None:
-            return found
+            return matrix
         high, wide = layout.image
-        if high * wide != found.X.shape[0]:
+        if high * wide != matrix.X.shape[0]:
             raise Refused(
-                f"{source} has {found.X.shape[0]} rows, and a picture of {high} x {wide} has {high * wide} pixels: "
+                f"{source} has {matrix.X.shape[0]} rows, and a picture of {high} x {wide} has {high * wide} pixels: "
                 "give its size as ROWSxCOLUMNS, or --transpose where the pixels are columns."
             )
-        rows = Labels.of_pixels(layout.image) if found.rows is None else replace(found.rows, image=layout.image)
-        return replace(found, rows=rows)
+        rows = Labels.of_pixels(layout.image) if matrix.rows is None else replace(matrix.rows, image=layout.image)
+        return replace(matrix, rows=rows)
 
     def under(self, names: Sequence[str]) -> Matrix:
-        """Bring the columns of a long table, which come as they are first named, under the names of a model.
-
-        Raises
-        ------
-        Refused
-            With a column that the model does not have.
-        """
+        """Bring the columns of a long table, which come as they are first named, under the names of a model."""
         where = {name: j for j, name in enumerate(names)}
         own = self.column_names or ()
         strange = next((name for name in own if name not in where), None)
@@ -189,11 +205,6 @@ def check_cells(
     negatives : "raise" refuses negative cells, anything else leaves them to the estimator
     cure : what to do about a negative cell
     first : rows of the file before these, where they are a batch of it, which is numbered where it has no names
-
-    Raises
-    ------
-    ValueError
-        With the first cell that is infinite or negative; missing cells (NaN) are not observed.
     """
     if (
         not (matrix.named or first is not None)

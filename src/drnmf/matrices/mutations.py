@@ -18,8 +18,8 @@ def spelt(label: str) -> str:
     >>> spelt("C>A ACG"), spelt("A[C>A]G"), spelt("height")
     ('A[C>A]G', 'A[C>A]G', 'height')
     """
-    found = _APART.match(label.strip())
-    return f"{found[3]}[{found[1]}>{found[2]}]{found[4]}" if found else label.strip()
+    parts = _APART.match(label.strip())
+    return f"{parts[3]}[{parts[1]}>{parts[2]}]{parts[4]}" if parts else label.strip()
 
 
 def substitution(label: str) -> str | None:
@@ -28,8 +28,8 @@ def substitution(label: str) -> str | None:
     >>> substitution("C>A ACG"), substitution("height")
     ('C>A', None)
     """
-    found = _WHOLE.match(spelt(label))
-    return found[1] if found else None
+    parts = _WHOLE.match(spelt(label))
+    return parts[1] if parts else None
 
 
 def are_mutations(labels: Iterable[str] | None) -> bool:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import os
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,12 +20,77 @@ import scipy.sparse as sp
 
 from drnmf.backends.entries import check_structure
 from drnmf.files import replacing
+from drnmf.matrices.cells import Refused
 from drnmf.matrices.damage import check_hdf5
 from drnmf.matrices.files import read_matrix
 from drnmf.matrices.frames import needs
-from drnmf.matrices.matrix import AS_FOUND, Entries, Labels, Layout, Matrix, Names, Refused
-from drnmf.matrices.stored_rows import StoredRows, readable
+from drnmf.matrices.matrix import AS_FOUND, Labels, Layout, Matrix, check_form, readable
+from drnmf.numerics import Entries
 from drnmf.storage.archive import read_header
+
+Element = Any
+"""An array or a group of h5py, zarr or NumPy."""
+
+
+@dataclass(frozen=True)
+class StoredRows:
+    """A matrix in a file or store, from which rows are read.
+
+    Attributes
+    ----------
+    source : how messages call it
+    store, path, name : how the element with the matrix is opened (`STORES`); each task opens it for itself
+    sparse : whether the element holds CSR arrays (AnnData's) and not a dense array
+    columns : of the matrix
+    """
+
+    source: str
+    store: str
+    path: str
+    name: str
+    sparse: bool
+    columns: int
+
+    def __call__(self, start: int, stop: int) -> Entries:
+        """Read rows from start to stop - 1, as an array or as a CSR matrix with sound indices."""
+        with (
+            readable(self.source, f", rows {start + 1} to {stop},"),
+            STORES[self.store](self.path, self.name) as element,
+        ):
+            if not self.sparse:
+                return np.array(element[start:stop])  # a copy: no worker is to keep pages of the rest of a .npy
+            ends = np.asarray(element["indptr"][start : stop + 1], dtype=np.int64)
+            first, last = int(ends[0]), int(ends[-1])
+            entries, indices = (np.asarray(element[name][first:last]) for name in ("data", "indices"))
+            X = sp.csr_array((entries, indices, ends - first), shape=(stop - start, self.columns))
+            check_structure(X)
+            return X
+
+
+@contextmanager
+def _in_hdf5(path: str, name: str) -> Iterator[Element]:
+    import h5py
+
+    with h5py.File(path, "r") as stored:
+        yield stored[name]
+
+
+@contextmanager
+def _in_zarr(path: str, name: str) -> Iterator[Element]:
+    import zarr
+
+    stored: Element = zarr.open(path, mode="r")
+    yield stored[name] if name else stored
+
+
+@contextmanager
+def _in_npy(path: str, name: str) -> Iterator[Element]:
+    yield np.load(path, mmap_mode="r", allow_pickle=False)
+
+
+STORES = {"hdf5": _in_hdf5, "zarr": _in_zarr, "npy": _in_npy}
+"""How an element of a file or store is opened, by its path and its name there, for the time of a block."""
+
 
 COUNTS = "layers/counts"
 """What is read of an AnnData file where nothing is named: NMF wants counts, and X is often their logarithm."""
@@ -114,15 +180,6 @@ def _opener(source: Path) -> Callable[[Path, str | None, Splitting], Matrix] | N
     return _open_npy if suffix == ".npy" else None
 
 
-def _matrix(array: da.Array, source: Path, names: tuple[Names, Names] = (None, None)) -> Matrix:
-    if array.ndim != 2 or 0 in array.shape:
-        raise Refused(f"{source} holds an array of shape {array.shape}: a matrix with rows and columns is needed.")
-    if array.dtype.kind not in "buif":
-        raise Refused(f"{source} holds entries of type {array.dtype}, not numbers: convert it to a numeric array.")
-    rows, columns = map(Labels.of, names)
-    return Matrix(array, rows, columns)
-
-
 def _open_zarr(source: Path, variable: str | None, splitting: Splitting) -> Matrix:
     zarr = needs("zarr", "dask")
     with readable(source):
@@ -140,11 +197,10 @@ def _open_zarr(source: Path, variable: str | None, splitting: Splitting) -> Matr
         stored, name = arrays[chosen], chosen
     elif variable is not None:
         raise Refused(f"{source} is one array without a name, so a variable ({variable!r}) cannot be chosen.")
-    if stored.ndim != 2:
-        raise Refused(f"{source} holds an array of shape {stored.shape}: a matrix with two dimensions is needed.")
+    check_form(source, stored.shape, stored.dtype)
     with readable(source):
         rows = splitting.rows(stored.shape[0], stored.shape[1], stored.dtype.itemsize, stored.chunks[0])
-    return _matrix(_lazy(source, ("zarr", name), stored.shape, rows, stored.dtype), source)
+    return Matrix(_lazy(source, ("zarr", name), stored.shape, rows, stored.dtype))
 
 
 def _open_h5ad(source: Path, variable: str | None, splitting: Splitting) -> Matrix:
@@ -154,7 +210,7 @@ def _open_h5ad(source: Path, variable: str | None, splitting: Splitting) -> Matr
         return _open_anndata(source, stored, variable, splitting, "hdf5")
 
 
-def _open_anndata(source: Path, stored: Any, variable: str | None, splitting: Splitting, store: str) -> Matrix:
+def _open_anndata(source: Path, stored: Element, variable: str | None, splitting: Splitting, store: str) -> Matrix:
     """Open X, or the element that `variable` names, of an AnnData store, with the names of its rows and columns."""
     name = variable or (COUNTS if COUNTS in stored else "X")
     if name not in stored:
@@ -169,9 +225,10 @@ def _open_anndata(source: Path, stored: Any, variable: str | None, splitting: Sp
         entries, names = values.shape[0], (_names(stored["obs"]), _names(stored["var"]))
     if encoding == "csc_matrix":
         raise Refused(f"{source} stores {name} by columns (CSC), but rows are needed: write it again as CSR.")
-    rows = splitting.rows(m, sparse_columns(max(m, 1), entries) if sparse else n, values.dtype.itemsize)
+    check_form(source, (m, n), values.dtype)
+    rows = splitting.rows(m, sparse_columns(m, entries) if sparse else n, values.dtype.itemsize)
     array = _lazy(source, (store, name), (m, n), rows, values.dtype, sparse)
-    matrix = _matrix(array, source, names)
+    matrix = Matrix(array, Labels.of(names[0]), Labels.of(names[1]))
     if variable is None and name == COUNTS:
         return replace(matrix, notes=(f"{source}: the layer 'counts' was read, not X (--layer names another).",))
     return matrix
@@ -186,10 +243,6 @@ def _lazy(
     sparse: bool = False,
 ) -> da.Array:
     """Make an array of blocks of rows of an element (its store, its name), which are read when they are needed."""
-    if dtype.kind not in "buif":
-        raise Refused(f"{source} holds entries of type {dtype}, not numbers: convert it to a numeric array.")
-    if 0 in shape:
-        raise Refused(f"{source} holds an array of shape {shape}: a matrix with rows and columns is needed.")
     read = StoredRows(os.fspath(source), element[0], os.fspath(source.resolve()), element[1], sparse, shape[1])
     meta = sp.csr_array((0, 0), dtype=dtype) if sparse else np.empty((0, 0), dtype=dtype)
     blocks = []
@@ -200,7 +253,7 @@ def _lazy(
     return da.concatenate(blocks)
 
 
-def _names(frame: Any) -> tuple[str, ...] | None:
+def _names(frame: Element) -> tuple[str, ...] | None:
     index = frame.attrs.get("_index")
     if index is None or index not in frame:
         return None
@@ -210,21 +263,11 @@ def _names(frame: Any) -> tuple[str, ...] | None:
 def _open_npy(source: Path, variable: str | None, splitting: Splitting) -> Matrix:
     if variable is not None:
         raise Refused(f"{source} holds one matrix without a name, so a variable ({variable!r}) cannot be chosen.")
-    shape, dtype = _npy_header(source)
-    if len(shape) != 2:
-        raise Refused(f"{source} holds an array of shape {shape}: a matrix with two dimensions is needed.")
-    rows = splitting.rows(shape[0], shape[1], dtype.itemsize)
-    return _matrix(_lazy(source, ("npy", ""), shape, rows, dtype), source)
-
-
-def _npy_header(source: Path) -> tuple[tuple[int, ...], np.dtype[Any]]:
-    try:
+    with readable(source):
         mapped = np.load(source, mmap_mode="r", allow_pickle=False)
-        return mapped.shape, mapped.dtype
-    except (MemoryError, PermissionError):
-        raise
-    except Exception as error:  # what reads damaged files raises nearly anything
-        raise Refused(f"{source} cannot be read in blocks: it is damaged or holds Python objects ({error}).") from None
+    check_form(source, mapped.shape, mapped.dtype)
+    rows = splitting.rows(mapped.shape[0], mapped.shape[1], mapped.dtype.itemsize)
+    return Matrix(_lazy(source, ("npy", ""), mapped.shape, rows, mapped.dtype))
 
 
 def _open_folder(source: Path, variable: str | None, splitting: Splitting) -> Matrix:
@@ -238,7 +281,7 @@ def _open_folder(source: Path, variable: str | None, splitting: Splitting) -> Ma
                 f"{file} has {block.shape[1]} columns, but {files[0].name} has {blocks[0].shape[1]}: "
                 "all blocks of a folder must have the same."
             )
-    return _matrix(da.concatenate(blocks), source)
+    return Matrix(da.concatenate(blocks))
 
 
 def _sparse_block(file: Path) -> da.Array:
@@ -248,12 +291,11 @@ def _sparse_block(file: Path) -> da.Array:
             shape = tuple(int(size) for size in stored["shape"])
         with zipfile.ZipFile(file) as archive, archive.open("data.npy") as stream:
             dtype = read_header(stream)[2]
-        if len(shape) != 2:
-            raise ValueError(f"its shape is {shape}")
     except (MemoryError, PermissionError):
         raise
     except Exception as error:  # what reads damaged files raises nearly anything
         raise Refused(f"{file} is no SciPy sparse matrix (scipy.sparse.save_npz): {error}.") from None
+    check_form(file, shape, dtype)
     block = dask.delayed(_read_sparse, pure=False)(os.fspath(file.resolve()))
     return da.from_delayed(block, shape, dtype, meta=sp.csr_array((0, 0), dtype=dtype))
 

@@ -9,8 +9,20 @@ from itertools import dropwhile, filterfalse, islice
 
 import numpy as np
 
-from drnmf.matrices.cells import WHOLE, NotANumber, Numbers, is_logical, is_missing, is_number, is_too_large, unguarded
-from drnmf.matrices.delimited import Row, TableError, is_blank, sample_of
+from drnmf.matrices.cells import (
+    WHOLE,
+    NotANumber,
+    Numbers,
+    Row,
+    TableError,
+    is_blank,
+    is_logical,
+    is_missing,
+    is_number,
+    is_too_large,
+    sample_of,
+    unguarded,
+)
 from drnmf.matrices.matrix import Labels, Matrix
 from drnmf.numerics import Array
 
@@ -43,21 +55,11 @@ class Source:
 
 
 def read_rows(source: Source, labels: int | None = None) -> Matrix:
-    """Read values and labels from rows of cells.
+    """Read values and labels from rows of cells; `labels` says how many columns hold labels, None finds out.
 
     The first row is a header when it holds text above numbers, when it is one cell short (as R writes it), or when its
     first cell is empty. The first columns hold labels as long as they are text; a first column of numbers does when
     its header is empty, missing or a word such as "id" or "date".
-
-    Parameters
-    ----------
-    source : where the rows are
-    labels : how many columns hold labels; None finds out
-
-    Raises
-    ------
-    TableError
-        With the line, the column and the cell that do not belong to a table of numbers.
     """
     header, count = find_layout(source, labels)
     while True:
@@ -198,15 +200,9 @@ def left_out(source: str, count: int) -> tuple[str, ...]:
 def as_matrix(
     source: str, values: Array, labels: Sequence[Sequence[str]], head: Sequence[str] | None, width: int
 ) -> Matrix:
-    """Put values under the names of their columns and beside the labels of their rows.
+    """Put values (rows, columns) under the names of their columns and beside the columns of labels of their rows.
 
-    Parameters
-    ----------
-    source : what messages call the table
-    values : (rows, columns)
-    labels : columns of labels
-    head : the header, or None
-    width : how many columns the table has, those of labels included
+    `head` is the header, or None; `width` counts the columns of the table, those of labels included.
     """
     rows = columns = None
     count = width - values.shape[1]

@@ -69,10 +69,6 @@ class Constraints:
     def check(self, shape: tuple[int, ...], rank: int, names: dict[str, str]) -> None:
         """Refuse fixed components that do not fit X, the number of components, or one another.
 
-        Parameters
-        ----------
-        shape : of X
-        rank : number of components
         names : what the interface calls the fixed parts of "H" and "W"; those of a tensor are all of `fixed`
         """
         names = names if len(shape) == 2 else {block_name(mode, shape): "fixed" for mode in range(len(shape))}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -88,6 +89,6 @@ class Objective:
         return -round(max(sizes))
 
 
-def complementarity_gap(weights: Vector, scaled_losses: Vector) -> float:
-    """Compute max Dbar - lambda'Dbar >= 0: how far lambda is from the best answer to the current factors."""
-    return float(scaled_losses.max() - weights @ scaled_losses)
+def complementarity_gap(weights: Vector, scaled_losses: Vector) -> Any:
+    """Compute max Dbar - lambda'Dbar >= 0 of every row: how far lambda is from the best answer to the factors."""
+    return scaled_losses.max(-1) - (weights[..., None, :] @ scaled_losses[..., :, None])[..., 0, 0]

@@ -298,9 +298,9 @@ class Penalties:
             total += term.value(rows, measures[home][at], setting)
         return float(total)
 
-    def of(self, block: int, measures: tuple[Measures, ...], factor: float) -> Tilt | None:
+    def of(self, block: int, measures: tuple[Measures, ...], factor: float) -> BlockPenalties | None:
         """What a step of one block sees of them; None where there are none."""
-        return Tilt(self, block, measures, factor) if self.terms else None
+        return BlockPenalties(self, block, measures, factor) if self.terms else None
 
     def bound(self, F: Array, block: int, measures: tuple[Measures, ...]) -> Bound:
         """Add up the bounds of all penalties at a block that moves, or at a piece of it."""
@@ -354,7 +354,7 @@ class _Measure:
 
 
 @dataclass(frozen=True)
-class Tilt:
+class BlockPenalties:
     """The penalties as a function of the block that moves.
 
     Attributes

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from drnmf.algorithms.initialize import STARTS
 from drnmf.numerics import MatrixLike
-from drnmf.parameters.fields import Kind, about, choice, integer, named, number, rank_or_auto
+from drnmf.parameters.fields import KEY, Kind, Parameter, choice, integer, named, number, parameter, rank_or_auto
 from drnmf.parameters.solver import Solver
 
 MAX_ITER = 10_000
@@ -35,152 +35,122 @@ class Parameters:
 
     n_components: int | str = field(
         default=10,
-        kw_only=False,
-        metadata=about(
-            rank_or_auto(),
-            "Number of components, r; auto finds it.",
-            '"auto" takes the one that `drnmf.rank_profile` finds from 2 to 30, under the loss of the model or, where '
-            "it has several, the likeliest noise.",
-            "--rank",
-        ),
+        kw_only=False,  # the only one that may be given without its name
+        metadata={
+            KEY: Parameter(
+                rank_or_auto(),
+                "Number of components, r; auto finds it.",
+                '"auto" takes the one that `drnmf.rank_profile` finds from 2 to 30, under the loss of the model or, '
+                "where it has several, the likeliest noise.",
+                "--rank",
+            )
+        },
     )
-    penalties: object = field(
-        default=None,
-        metadata=about(
-            Kind("list", none=True),
-            "Beside the losses, for example sparsity:0.1 or volume:auto:W,l2:0.1.",
-            "A list of such texts, or of `Sparsity`, `Volume`, `Smooth`, `L1`, `L2` (docs/penalties/index.md).",
-            "--penalty",
-        ),
+    penalties: object = parameter(
+        None,
+        Kind("list", none=True),
+        "Beside the losses, for example sparsity:0.1 or volume:auto:W,l2:0.1.",
+        "A list of such texts, or of `Sparsity`, `Volume`, `Smooth`, `L1`, `L2` (docs/penalties/index.md).",
+        "--penalty",
     )
-    sum_to_one: str | None = field(
-        default=None,
-        metadata=about(
-            choice("W", "H", none=True),
-            "W: every row of W sums to one; H: every column of H.",
-            "Exact after every step (docs/constraints.md).",
-            "--sum-to-one",
-        ),
+    sum_to_one: str | None = parameter(
+        None,
+        choice("W", "H", none=True),
+        "W: every row of W sums to one; H: every column of H.",
+        "Exact after every step (docs/constraints.md).",
+        "--sum-to-one",
     )
-    fixed: ArrayLike | None = field(
-        default=None,
-        metadata=about(
-            Kind("(f, n)", none=True, type=Path),
-            "Components that do not move (in a file one per column, with the labels of X).",
-            "An array has one per row; they are the first f rows of H.",
-            "--fixed",
-        ),
+    fixed: ArrayLike | None = parameter(
+        None,
+        Kind("(f, n)", none=True, type=Path),
+        "Components that do not move (in a file one per column, with the labels of X).",
+        "An array has one per row; they are the first f rows of H.",
+        "--fixed",
     )
-    init: str = field(
-        default="auto",
-        metadata=about(
-            named(STARTS, '"custom"'),
-            "Start.",
-            '"auto" is "nndsvdar", then "random" for the other starts of n_init, and where r > min(m, n) or X is very '
-            'large; "custom" takes W and H from `fit`.',
-            "--init",
-        ),
+    init: str = parameter(
+        "auto",
+        named(STARTS, '"custom"'),
+        "Start.",
+        '"auto" is "nndsvdar", then "random" for the other starts of n_init, and where r > min(m, n) or X is very '
+        'large; "custom" takes W and H from `fit`.',
+        "--init",
     )
-    n_init: int = field(default=1, metadata=about(integer(1), "Starts, of which the best is kept.", "", "--n-init"))
-    max_iter: int | None = field(
-        default=None,
-        metadata=about(
-            integer(1, none=True),
-            "Most iterations of a run.",
-            "None is 10,000; functions that make many fits take fewer.",
-            "--max-iter",
-        ),
+    n_init: int = parameter(1, integer(1), "Starts, of which the best is kept.", "", "--n-init")
+    max_iter: int | None = parameter(
+        None,
+        integer(1, none=True),
+        "Most iterations of a run.",
+        "None is 10,000; functions that make many fits take fewer.",
+        "--max-iter",
     )
-    tol: float | None = field(
-        default=None,
-        metadata=about(
-            number(none=True),
-            "Stop when less changes, relatively, over ten iterations; 0 runs all of them.",
-            "None is 1e-6; for beta = 2 alone, without penalties or constraints, the fit stops when the loss has "
-            "fallen by less than 0.3 % over the last 30 % of its iterations and does not gather speed, by less where "
-            "the singular values of X leave much to gain. With one start and init='auto' a random one is tried there.",
-            "--tol",
-        ),
+    tol: float | None = parameter(
+        None,
+        number(none=True),
+        "Stop when less changes, relatively, over ten iterations; 0 runs all of them.",
+        "None is 1e-6; for beta = 2 alone, without penalties or constraints, the fit stops when the loss has "
+        "fallen by less than 0.3 % over the last 30 % of its iterations and does not gather speed, by less where "
+        "the singular values of X leave much to gain. With one start and init='auto' a random one is tried there.",
+        "--tol",
     )
-    max_time: float | None = field(
-        default=None,
-        metadata=about(
-            replace(number(none=True, strict=True), type=str, least=None),
-            "Seconds after which it stops (on the command line also 90s, 10m, 2h).",
-            "",
-            "--max-time",
-        ),
+    max_time: float | None = parameter(
+        None,
+        replace(number(none=True, strict=True), type=str, least=None),
+        "Seconds after which it stops (on the command line also 90s, 10m, 2h).",
+        "",
+        "--max-time",
     )
-    random_state: int | np.random.RandomState | None = field(
-        default=None,
-        metadata=about(
-            Kind("int, RandomState", none=True, type=int, least=0), "Seed of the random start.", "", "--seed"
-        ),
+    random_state: int | np.random.RandomState | None = parameter(
+        None, Kind("int, RandomState", none=True, type=int, least=0), "Seed of the random start.", "", "--seed"
     )
-    n_jobs: int | None = field(
-        default=None,
-        metadata=about(
-            Kind("int", none=True, type=int),
-            "Runs side by side, one core each; -1: all cores.",
-            "None is one run at a time, with all cores for it. Results do not depend on it. A fit on Dask or with a "
-            "checkpoint takes its runs one after another, and so does one on a GPU unless X is small (docs/gpu.md).",
-            "--jobs",
-            result=False,
-        ),
+    n_jobs: int | None = parameter(
+        None,
+        Kind("int", none=True, type=int),
+        "Runs side by side, one core each; -1: all cores.",
+        "None is one run at a time, with all cores for it. Results do not depend on it. A fit on Dask or with a "
+        "checkpoint takes its runs one after another, and so does one on a GPU unless X is small (docs/gpu.md).",
+        "--jobs",
+        result=False,
     )
-    zeros: str = field(
-        default="raise",
-        metadata=about(
-            choice("raise", "floor"), "Zeros under beta 0: raise (refuse) or floor (a tiny value).", "", "--zeros"
-        ),
+    zeros: str = parameter(
+        "raise", choice("raise", "floor"), "Zeros under beta 0: raise (refuse) or floor (a tiny value).", "", "--zeros"
     )
-    negatives: str = field(
-        default="raise",
-        metadata=about(
-            choice("raise", "clip", "missing", "keep"),
-            "Negative entries: raise (refuse), clip (to 0), missing (not observed) or keep (beta 2 alone).",
-            "What is below zero after a background was subtracted is noise, and clipping it is a bias: beta = 2 is "
-            "defined for it.",
-            "--negatives",
-        ),
+    negatives: str = parameter(
+        "raise",
+        choice("raise", "clip", "missing", "keep"),
+        "Negative entries: raise (refuse), clip (to 0), missing (not observed) or keep (beta 2 alone).",
+        "What is below zero after a background was subtracted is noise, and clipping it is a bias: beta = 2 is "
+        "defined for it.",
+        "--negatives",
     )
-    unstored: str = field(
-        default="zero",
-        metadata=about(
-            choice("zero", "missing"),
-            "What a sparse X does not store: zero (a 0), or missing (not observed).",
-            "",
-            "--unstored",
-        ),
+    unstored: str = parameter(
+        "zero",
+        choice("zero", "missing"),
+        "What a sparse X does not store: zero (a 0), or missing (not observed).",
+        "",
+        "--unstored",
     )
-    device: str | None = field(
-        default=None,
-        metadata=about(
-            Kind("str", none=True),
-            f"Where to run: {DEVICES}.",
-            'None is where X is: the GPU of a CUDA tensor, else this machine. "auto" is a GPU where there is one, '
-            '"cuda-blocks" one with X kept in host memory and streamed.',
-            "--device",
-            saved=False,
-        ),
+    device: str | None = parameter(
+        None,
+        Kind("str", none=True),
+        f"Where to run: {DEVICES}.",
+        'None is where X is: the GPU of a CUDA tensor, else this machine. "auto" is a GPU where there is one, '
+        '"cuda-blocks" one with X kept in host memory and streamed.',
+        "--device",
+        saved=False,
     )
-    verbose: int = field(default=0, metadata=about(Kind("int"), "1 shows progress.", result=False))
-    warm_start: bool = field(
-        default=False,
-        metadata=about(
-            Kind("bool"),
-            "Start from the components of the last fit, with the W that X has under them.",
-            "More components than it had are added small and random, of fewer the largest stay. Rows of X may be "
-            "others, columns must be the same.",
-        ),
+    verbose: int = parameter(0, Kind("int"), "1 shows progress.", result=False)
+    warm_start: bool = parameter(
+        False,
+        Kind("bool"),
+        "Start from the components of the last fit, with the W that X has under them.",
+        "More components than it had are added small and random, of fewer the largest stay. Rows of X may be "
+        "others, columns must be the same.",
     )
-    solver: Solver | str = field(
-        default="auto",
-        metadata=about(
-            Kind("Solver or str"),
-            "Expert settings: update rule, policy, references, checkpoints, callback and others.",
-            'The name of an update rule is short for one with it: "mu" is Solver(update="mu").',
-        ),
+    solver: Solver | str = parameter(
+        "auto",
+        Kind("Solver or str"),
+        "Expert settings: update rule, policy, references, checkpoints, callback and others.",
+        'The name of an update rule is short for one with it: "mu" is Solver(update="mu").',
     )
 
     def unfolded(

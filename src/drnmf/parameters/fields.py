@@ -6,16 +6,42 @@
 from __future__ import annotations
 
 import functools
+import math
+import numbers
 import re
 import textwrap
 from collections.abc import Callable, Iterable
-from dataclasses import MISSING, dataclass, fields, replace
+from dataclasses import MISSING, dataclass, field, fields, replace
 from typing import Any, TypeVar
 
-from drnmf.parameters.checks import check_choice, check_integer, check_number
+
+def check_integer(name: str, value: object, least: int) -> int:
+    """Check an integer with a lower bound."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < least:
+        raise ValueError(f"{name}={value!r} must be an integer >= {least}.")
+    return int(value)
+
+
+def check_number(name: str, value: object, least: float, strict: bool = False) -> float:
+    """Check a finite real number with a lower bound."""
+    bound = ">" if strict else ">="
+    if isinstance(value, bool) or not isinstance(value, numbers.Real) or not math.isfinite(float(value)):
+        raise ValueError(f"{name}={value!r} must be a finite number {bound} {least:g}.")
+    if value < least or (strict and value == least):
+        raise ValueError(f"{name}={value!r} must be {bound} {least:g}.")
+    return float(value)
+
+
+def check_choice(name: str, value: object, choices: Iterable[str]) -> str:
+    """Check that a value is one of a few words."""
+    if value not in (known := list(choices)):
+        raise ValueError(f"{name}={value!r} is not known: use one of {known}.")
+    return str(value)
+
 
 T = TypeVar("T", bound=type)
-_KEY = "drnmf"
+KEY = "drnmf"
+"""Of a `Parameter` in the metadata of its field."""
 _WIDTH = 116
 
 
@@ -41,13 +67,7 @@ class Kind:
     test: Callable[[str, Any], Any] | None = None
 
     def check(self, name: str, value: object) -> Any:
-        """Return the value of a parameter as the library uses it.
-
-        Raises
-        ------
-        ValueError
-            For a value that is none of these.
-        """
+        """Return the value of a parameter as the library uses it; a ValueError names one that it cannot use."""
         return value if self.test is None or (self.none and value is None) else self.test(name, value)
 
 
@@ -107,16 +127,19 @@ class Parameter:
     saved: bool = True
 
 
-def about(
-    kind: Kind, help: str, more: str = "", option: str | None = None, result: bool = True, saved: bool = True
-) -> dict[str, Parameter]:
-    """Make the metadata of a field; see `Parameter`."""
-    return {_KEY: Parameter(kind, help, more, option, result, saved)}
+def parameter(default: Any, *words: Any, **more: Any) -> Any:
+    """Make the field of a parameter: its default, then what `Parameter` says of it."""
+    return field(default=default, metadata={KEY: Parameter(*words, **more)})
 
 
 def parameters_of(owner: Any) -> dict[str, Parameter]:
     """List the parameters of a class or an object by name, in the order of their fields."""
-    return {field.name: field.metadata[_KEY] for field in fields(owner) if _KEY in field.metadata}
+    return dict(_of_class(owner if isinstance(owner, type) else type(owner)))
+
+
+@functools.cache  # a fit asks some fifteen times
+def _of_class(cls: Any) -> dict[str, Parameter]:
+    return {own.name: own.metadata[KEY] for own in fields(cls) if KEY in own.metadata}
 
 
 def checked(owner: object, name: str) -> Any:
@@ -127,16 +150,14 @@ def checked(owner: object, name: str) -> Any:
 def documented(moved: dict[str, str] | None = None) -> Callable[[T], T]:
     """Write the table of the parameters into the docstring of a dataclass, before its other sections.
 
-    Parameters
-    ----------
-    moved : names of parameters that another object has -> what to write instead
+    `moved` says of parameters that another object has what to write instead.
     """
 
     def decorate(cls: T) -> T:
         if cls.__doc__ is not None:
             text = cls.__doc__
-            found = re.search(r"\n    (Attributes|Examples|Notes)\n    -", text)
-            at = found.start() if found else len(text.rstrip())
+            section = re.search(r"\n    (Attributes|Examples|Notes)\n    -", text)
+            at = section.start() if section else len(text.rstrip())
             cls.__doc__ = text[:at].rstrip() + "\n\n" + table_of(cls) + "\n" + text[at:]
         if moved:
             _explain(cls, moved)
@@ -148,13 +169,13 @@ def documented(moved: dict[str, str] | None = None) -> Callable[[T], T]:
 def table_of(cls: type) -> str:
     """Write the section "Parameters" of a docstring: the first, those of the class itself, then what it inherits."""
     lines = ["Parameters", "----------"]
-    first, own = fields(cls)[:1], [field for field in fields(cls)[1:] if field.name in vars(cls)["__annotations__"]]
-    for field in dict.fromkeys((*first, *own, *fields(cls))):
-        if _KEY in field.metadata:
-            known: Parameter = field.metadata[_KEY]
+    first, own = fields(cls)[:1], [one for one in fields(cls)[1:] if one.name in vars(cls)["__annotations__"]]
+    for one in dict.fromkeys((*first, *own, *fields(cls))):
+        if KEY in one.metadata:
+            known: Parameter = one.metadata[KEY]
             none = " or None" if known.kind.none else ""
-            shown = "" if field.default is MISSING else f", default {_shown(field.default)}"
-            lines.append(f"{field.name} : {known.kind.text}{none}{shown}")
+            shown = "" if one.default is MISSING else f", default {_shown(one.default)}"
+            lines.append(f"{one.name} : {known.kind.text}{none}{shown}")
             words = " ".join(filter(None, (known.help, known.more)))
             lines += ["    " + line for line in textwrap.wrap(words, _WIDTH - 8, break_long_words=False)]
     return textwrap.indent("\n".join(lines), "    ")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Self
 
@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from drnmf.algorithms.updates.base import Rule
 from drnmf.algorithms.updates.table import RULES
 from drnmf.algorithms.weights import POLICIES, Policy
-from drnmf.parameters.fields import Kind, about, choice, documented, integer, named, number
+from drnmf.parameters.fields import Kind, choice, documented, integer, named, number, parameter
 
 PRECISIONS = ("float32", "tf32")
 
@@ -30,106 +30,81 @@ class Solver:
     'mu'
     """
 
-    update: str | Rule = field(
-        default="auto",
-        metadata=about(
-            named(RULES, "a rule"),
-            "Update rule.",
-            '"auto" is "hals" for beta = 2 alone; else 30 multiplicative steps, the later ones extrapolated, then '
-            "Newton steps, up to r = 24, or more for a small X, each column with a curvature, above all with one. "
-            '"mu" is Algorithm 1 of the paper and returns the last iterate, the others the best point met. '
-            '"newton" has a curvature for every column at any r, "hals" is coordinate descent on W\'W.',
-            "--update",
-        ),
+    update: str | Rule = parameter(
+        "auto",
+        named(RULES, "a rule"),
+        "Update rule.",
+        '"auto" is "hals" for beta = 2 alone; else 30 multiplicative steps, the later ones extrapolated, then '
+        "Newton steps, up to r = 24, or more for a small X, each column with a curvature, above all with one. "
+        '"mu" is Algorithm 1 of the paper and returns the last iterate, the others the best point met. '
+        '"newton" has a curvature for every column at any r, "hals" is coordinate descent on W\'W.',
+        "--update",
     )
-    policy: str | Policy = field(
-        default="auto",
-        metadata=about(
-            named(POLICIES, "a policy"),
-            "How the weights of several losses move.",
-            '"auto" is "reactive" after 100 steps of Algorithm 3, with update="mu" Algorithm 3 throughout; '
-            '"frank-wolfe" is Algorithm 3 (step 1/(k+1)), "frank-wolfe-2" has steps 2/(k+2), "minimax" steps that '
-            "never raise the maximum. A policy has `init(p)` and `step(weights, scaled_losses, state)`.",
-            "--policy",
-        ),
+    policy: str | Policy = parameter(
+        "auto",
+        named(POLICIES, "a policy"),
+        "How the weights of several losses move.",
+        '"auto" is "reactive" after 100 steps of Algorithm 3, with update="mu" Algorithm 3 throughout; '
+        '"frank-wolfe" is Algorithm 3 (step 1/(k+1)), "frank-wolfe-2" has steps 2/(k+2), "minimax" steps that '
+        "never raise the maximum. A policy has `init(p)` and `step(weights, scaled_losses, state)`.",
+        "--policy",
     )
-    inner_iter: int = field(
-        default=1,
-        metadata=about(
-            integer(1),
-            "Updates of W and H per move of the weights.",
-            'With policy="subgradient" and many of them it is Algorithm 2.',
-            "--inner-iter",
-        ),
+    inner_iter: int = parameter(
+        1,
+        integer(1),
+        "Updates of W and H per move of the weights.",
+        'With policy="subgradient" and many of them it is Algorithm 2.',
+        "--inner-iter",
     )
-    precision: str = field(
-        default="float32",
-        metadata=about(
-            choice(*PRECISIONS),
-            "Products on a GPU, for X in float32 or half precision: tf32 is faster.",
-            "docs/gpu.md says what it costs.",
-            "--precision",
-        ),
+    precision: str = parameter(
+        "float32",
+        choice(*PRECISIONS),
+        "Products on a GPU, for X in float32 or half precision: tf32 is faster.",
+        "docs/gpu.md says what it costs.",
+        "--precision",
     )
-    references: ArrayLike | None = field(
-        default=None,
-        metadata=about(
-            Kind("(p,), > 0", none=True),
-            "What the losses are divided by, aligned with them.",
-            "None computes them; for one loss it is 1.",
-        ),
+    references: ArrayLike | None = parameter(
+        None,
+        Kind("(p,), > 0", none=True),
+        "What the losses are divided by, aligned with them.",
+        "None computes them; for one loss it is 1.",
     )
-    part_scale: str = field(
-        default="regret",
-        metadata=about(
-            choice("regret", "ratio"),
-            "How losses of groups and tables are made alike.",
-            '"regret" is the distance from what a part reaches alone, in that of its simplest model; "ratio" divides '
-            "by what it reaches alone.",
-            "--part-scale",
-        ),
+    part_scale: str = parameter(
+        "regret",
+        choice("regret", "ratio"),
+        "How losses of groups and tables are made alike.",
+        '"regret" is the distance from what a part reaches alone, in that of its simplest model; "ratio" divides '
+        "by what it reaches alone.",
+        "--part-scale",
     )
-    checkpoint: str | os.PathLike[str] | None = field(
-        default=None,
-        metadata=about(
-            Kind("path-like", none=True, type=Path),
-            "Keep the fit in this folder, for `drnmf resume`.",
-            "A fit that was stopped, by kill -9 too, is resumed when it is called again with the same X and "
-            "parameters.",
-            "--checkpoint",
-            result=False,
-            saved=False,
-        ),
+    checkpoint: str | os.PathLike[str] | None = parameter(
+        None,
+        Kind("path-like", none=True, type=Path),
+        "Keep the fit in this folder, for `drnmf resume`.",
+        "A fit that was stopped, by kill -9 too, is resumed when it is called again with the same X and parameters.",
+        "--checkpoint",
+        result=False,
+        saved=False,
     )
-    checkpoint_every: float = field(
-        default=30.0,
-        metadata=about(
-            number(), "Seconds between two checkpoints; 0: every iteration.", "", "--checkpoint-every", result=False
-        ),
+    checkpoint_every: float = parameter(
+        30.0, number(), "Seconds between two checkpoints; 0: every iteration.", "", "--checkpoint-every", result=False
     )
-    callback: Callable[[Any], Any] | None = field(
-        default=None,
-        metadata=about(
-            Kind("callable", none=True),
-            "Called after every iteration with iteration, losses, scaled_losses, weights and seconds.",
-            "Returning True stops. `discover` calls it after every run, with a `Moment`.",
-            result=False,
-            saved=False,
-        ),
+    callback: Callable[[Any], Any] | None = parameter(
+        None,
+        Kind("callable", none=True),
+        "Called after every iteration with iteration, losses, scaled_losses, weights and seconds.",
+        "Returning True stops. `discover` calls it after every run, with a `Moment`.",
+        result=False,
+        saved=False,
     )
-    normalize: bool = field(
-        default=True,
-        metadata=about(
-            Kind("bool"), "Return components in canonical form: as long as their columns of W, the largest first."
-        ),
+    normalize: bool = parameter(
+        True, Kind("bool"), "Return components in canonical form: as long as their columns of W, the largest first."
     )
-    fixed_W: ArrayLike | None = field(
-        default=None,
-        metadata=about(
-            Kind("(m, f)", none=True),
-            "Contributions that do not move: the first f columns of W.",
-            "docs/constraints.md",
-        ),
+    fixed_W: ArrayLike | None = parameter(
+        None,
+        Kind("(m, f)", none=True),
+        "Contributions that do not move: the first f columns of W.",
+        "docs/constraints.md",
     )
 
     def __repr__(self) -> str:

@@ -6,6 +6,7 @@ there at the end is a zero that the algorithm could not write.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -17,6 +18,9 @@ from drnmf.backends.base import Ask, Data, Space
 from drnmf.backends.modes import Factors, Modes
 from drnmf.numerics import AT_FLOOR, Array, Indices, Vector, as_float64, beside, rise_tolerance
 from drnmf.objective.constraints import Constraints
+
+Places = tuple[NDArray[np.intp], ...]
+_AT_ONCE = 1 << 16
 
 
 def canonical(data: Data, W: Array, H: Array, rescale: bool = True, fixed: int = 0) -> tuple[Array, Array]:
@@ -75,11 +79,7 @@ def with_exact_zeros(data: Modes, constraints: Constraints, result: Result, over
     """Return a result with zeros for what is at the floor of its factors; as it is where a loss would rise.
 
     A zero of WH at a positive entry of X makes most losses infinite: there the floor stays, and so it does in a factor
-    of which nothing else would be left.
-
-    Parameters
-    ----------
-    overwrite : the factors of the result may be written over, which saves as much memory as they take
+    of which nothing else would be left. Factors that may be overwritten save as much memory as they take.
     """
     if not all(space.whole for space in data.spaces):  # W of a Dask array: workers may have no room for it twice
         return result
@@ -117,18 +117,19 @@ class _Side:
         """Return the factor with zeros there."""
         return self.space.map(partial(_zeroed, most=self.most, fixed=self.fixed), self.F)
 
-    def write_zeros(self) -> list[tuple[NDArray[np.intp], Array]]:
-        """Write zeros there, and return for every component where they are and what was there."""
-        places = [np.flatnonzero(row <= self.most) for row in self.F[self.fixed :]]
-        kept = [(at, row[at]) for at, row in zip(places, self.F[self.fixed :], strict=True)]
-        for at, row in zip(places, self.F[self.fixed :], strict=True):
-            row[at] = 0.0
+    def write_zeros(self) -> list[tuple[Places, Array]]:
+        """Write zeros there, and return where they are and what was there, some components at a time."""
+        kept = []
+        for rows in _few_rows(self.F[self.fixed :]):
+            places = np.nonzero(rows <= self.most)
+            kept.append((places, rows[places]))
+            rows[places] = 0.0
         return kept
 
-    def write_back(self, kept: list[tuple[NDArray[np.intp], Array]]) -> None:
+    def write_back(self, kept: list[tuple[Places, Array]]) -> None:
         """Undo `write_zeros`."""
-        for (at, values), row in zip(kept, self.F[self.fixed :], strict=True):
-            row[at] = values
+        for (places, values), rows in zip(kept, _few_rows(self.F[self.fixed :]), strict=True):
+            rows[places] = values
 
 
 def _no_higher(data: Modes, result: Result, blocks: Factors) -> bool:
@@ -141,9 +142,15 @@ def _no_higher(data: Modes, result: Result, blocks: Factors) -> bool:
         return bool(np.all(sweep.losses <= result.losses * (1.0 + rise_tolerance(data.dtype))))
 
 
+def _few_rows(F: Array) -> Iterator[Array]:
+    """Views of some rows at a time, one where they are long: a mask of W may be large."""
+    few = max(1, _AT_ONCE // max(F.shape[1], 1))
+    return (F[at : at + few] for at in range(0, F.shape[0], few))
+
+
 def _count(F: Array, most: float, fixed: int) -> Vector:
-    rows = (((row > 0) & ~(row > most)).sum() for row in F[fixed:])  # one by one: a mask of W may be large
-    return np.array([float(sum(float(count) for count in rows))])
+    counts = (((rows > 0) & ~(rows > most)).sum() for rows in _few_rows(F[fixed:]))
+    return np.array([float(sum(float(count) for count in counts))])
 
 
 def _zeroed(F: Array, most: float, fixed: int) -> Array:

@@ -13,8 +13,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_array, validate_data
 
 from drnmf.backends.base import Data, Observed
-from drnmf.backends.digest import row_blocks
-from drnmf.backends.entries import check_structure, first_bad_entry, first_true, is_sound, refusal
+from drnmf.backends.entries import check_structure, first_bad_entry, first_true, is_sound, refusal, row_blocks
 from drnmf.backends.open import is_dask
 from drnmf.losses.base import Omega, need_nonzeros_only
 from drnmf.numerics import Array, Grid, MatrixLike
@@ -39,9 +38,11 @@ def check_matrix(estimator: BaseEstimator, X: MatrixLike, reset: bool) -> Grid:
     """
     if is_dask(X):
         return validate_data(estimator, X, reset=reset, skip_check_array=True)
-    named = reset or hasattr(estimator, "feature_names_in_")
-    if not named and _plain(X) and X.shape[1] == getattr(estimator, "n_features_in_", None):
-        return structured(X)  # nothing that scikit-learn could find, and what it takes adds up over many batches
+    known = reset or hasattr(estimator, "n_features_in_")
+    if known and not hasattr(estimator, "feature_names_in_") and _plain(X):
+        # nothing that scikit-learn could find, and what it takes adds up over small fits and many batches
+        check_features(estimator, X, reset)
+        return structured(X)
     table = _foreign(X)
     if table is None or table.columns is None:
         return validate_data(estimator, structured(X if table is None else table.X), reset=reset, **_ACCEPTED)
@@ -125,6 +126,8 @@ def as_matrix(X: Any) -> Any:
     """Check the form of X as `check_matrix` does, for a function that is not an estimator."""
     if is_dask(X):
         return X
+    if _plain(X):
+        return structured(X)
     table = _foreign(X)
     return check_array(structured(X if table is None else table.X), **_ACCEPTED)
 
@@ -213,12 +216,7 @@ def check_scale(data: Data) -> None:
 
 
 def check_zeros(data: Data, omega: Omega, zeros: str, first_row: int = 0) -> tuple[str, ...]:
-    """Refuse zeros of X under a loss that is infinite there, or note that they are floored.
-
-    Parameters
-    ----------
-    first_row : where X begins, if it is a block of something larger
-    """
+    """Refuse zeros of X, which begins at a row, under a loss that is infinite there, or note that they are floored."""
     if data.zeros == 0 or not any(loss.infinite_at_zero for loss in omega):
         return ()
     if zeros == "raise":

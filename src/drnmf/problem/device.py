@@ -16,11 +16,10 @@ from sklearn import get_config
 from sklearn.base import BaseEstimator
 
 from drnmf.backends.base import Data, in_unit
-from drnmf.backends.batch import largest_batch
 from drnmf.backends.observed import weigh
-from drnmf.backends.open import is_dask, open_blocks, open_data, open_tensor
+from drnmf.backends.open import is_dask, largest_batch, open_blocks, open_data, open_tensor
 from drnmf.numerics import Array, Indices, MatrixLike
-from drnmf.parameters.checks import check_choice
+from drnmf.parameters.fields import check_choice
 from drnmf.parameters.solver import PRECISIONS
 from drnmf.problem.check import as_matrix, check_features, check_matrix, check_tensor
 from drnmf.problem.receive import Received, received

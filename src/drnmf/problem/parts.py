@@ -10,12 +10,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from drnmf.backends.base import losses_of
+from drnmf.backends.base import Ask, Data, losses_of
+from drnmf.backends.observed import weigh
+from drnmf.backends.open import opened_beside
 from drnmf.backends.parted import Parted, Piece
 from drnmf.losses.base import Loss, Omega
+from drnmf.losses.beta import KL
 from drnmf.losses.part import Part
-from drnmf.numerics import EPS, Vector, positive_scale
+from drnmf.numerics import EPS, Vector, as_float64, positive_scale
 from drnmf.problem.problem import Problem
+from drnmf.problem.receive import Received
 from drnmf.problem.units import mean_of
 
 SMALLEST_RATIO = 0.01
@@ -106,26 +110,35 @@ def parts_alone(problem: Problem, division: Division) -> list[Problem]:
     Raises
     ------
     ValueError
-        Where X is elsewhere than in the memory of this process, or a part has nothing to fit.
+        Where X is a tensor of more than two modes, or a part has nothing to fit.
     """
-    data = problem.data
-    if data.space.deferred or not data.T.space.whole or problem.columns:
-        raise ValueError(
-            "Groups of rows and tables are fitted to a matrix in the memory of this process: give X as a NumPy array "
-            "or a SciPy matrix, not as a Dask array or a tensor, with device='cpu'."
-        )
-    given, mean, found = replace(problem.given, observed=problem.observed), mean_of(data), []
+    data, given, found = problem.data, replace(problem.given, observed=problem.observed), []
+    if problem.columns:
+        raise ValueError("Groups of rows are fitted to a matrix, and X has more modes than two: unfold it.")
     every = division.losses or (None,) * len(division)
     for label, at, losses in zip(division.labels, division.places, every, strict=True):
-        own = given.columns(at) if division.across else given.rows(at)
         try:
-            part = Problem.opened(problem.entries(own, mean), own)
+            part = Problem.opened(*open_part(_whole(problem), given, at, division.across))
         except ValueError as error:
             raise ValueError(f"Part {label!r} of X: {error}") from None
         assert part.data.scale == data.scale
         omega = problem.omega if losses is None else problem.units.omega(losses)
         found.append(replace(part, units=problem.units, rank=problem.rank, omega=omega))
     return found
+
+
+def open_part(data: Any, given: Received, at: NDArray[np.intp], across: bool) -> tuple[Data, Received]:
+    """Open a part where X is, in its unit; one of X in blocks of rows is in the same blocks.
+
+    Parameters
+    ----------
+    data, given : X, opened and as it was received; weights are bound to it
+    at, across : which rows, or columns
+    """
+    if not data.T.space.whole:
+        return data.part(at, across), Received(None)
+    own, mean = given.columns(at) if across else given.rows(at), mean_of(data)
+    return weigh(opened_beside(data, own.X, mean), own.observed, mean).scaled(data.scale), own
 
 
 def parted(problem: Problem, division: Division, alone: list[Problem], objectives: tuple[Part, ...]) -> Problem:
@@ -147,11 +160,20 @@ def simplest_losses(alone: Problem, omega: Omega) -> Vector:
     A part below what factors of X resolve is all zeros to them, and has the size of X.
     """
     data = alone.data
-    own = mean_of(alone.entries(alone.given)) * data.scale
+    own = _own_mean(data)
     size = own if own > EPS * data.mean else positive_scale(data.mean)
     least = [SMALLEST_LOSS * math.prod(data.shape) * size**loss.degree for loss in omega]
     costs = [_constant(alone, loss, 0.0 if loss.beta == 2.0 else own) for loss in omega]
     return np.maximum(costs, least)
+
+
+def _own_mean(data: Data) -> float:
+    """Compute the weighted mean of the entries of a part: N over P of Kullback-Leibler at a constant model."""
+    m, n = data.shape
+    A, B = (np.ones((1, size), dtype=data.dtype) for size in (m, n))
+    asked = data.sweep(data.T.space.put(A).T, data.space.put(B), Ask((KL,), losses=False))
+    swept = data.space.read(asked)[0]
+    return float(as_float64(swept.N).sum()) / float(as_float64(swept.P).sum())
 
 
 def _constant(alone: Problem, loss: Loss, level: float) -> float:
@@ -162,12 +184,8 @@ def _constant(alone: Problem, loss: Loss, level: float) -> float:
 
 
 def objective_of_part(loss: Loss, index: int, label: str, error: float, simplest: float, scale: str) -> Part:
-    """Scale the loss of a part.
+    """Scale the loss of a part by what it reaches alone, `error`, and what its simplest model costs.
 
-    Parameters
-    ----------
-    error : e_o, what the part reaches alone
-    simplest : what its simplest model costs
     scale : "regret" or "ratio"
     """
     if scale == "ratio":

@@ -15,13 +15,12 @@ import numpy as np
 
 from drnmf.algorithms.initialize import Start
 from drnmf.algorithms.result import Result
-from drnmf.algorithms.weights import Course
+from drnmf.algorithms.weights import WeightState
 from drnmf.backends.base import Data, Observed, in_unit, losses_of
-from drnmf.backends.modes import Factors, Matrix, Modes
+from drnmf.backends.modes import Factors, Matrix, Modes, split_columns
 from drnmf.backends.observed import HeldOut, Stored, weigh
 from drnmf.backends.open import reopened
-from drnmf.backends.products import split_columns
-from drnmf.backends.sparse_tensor import modes_of
+from drnmf.backends.tensor import modes_of
 from drnmf.losses.base import Loss, Omega
 from drnmf.numerics import REFERENCE_FLOOR, Array, Grid, Indices, Vector, positive_scale
 from drnmf.objective.constraints import UNCONSTRAINED, Constraints
@@ -57,7 +56,7 @@ class Problem:
     notes : remarks on X
     objective : the losses over their references, and the penalties; None while the references are not known
     start : where a run begins, None where that is not settled
-    spent, course : iterations that the run to this start took, and how its weights go on, where it is a continued one
+    spent, weight_state : iterations that the run to this start took, and how its weights go on, where it is continued
     columns : sizes of the modes that the columns of X are made of, where X is the unfolding of a tensor
     """
 
@@ -73,16 +72,13 @@ class Problem:
     objective: Objective | None = None
     start: Start | None = None
     spent: int = 0
-    course: Course | None = None
+    weight_state: WeightState | None = None
     columns: tuple[int, ...] = ()
 
     @classmethod
     def opened(cls, data: Data, given: Received | None = None, columns: tuple[int, ...] = ()) -> Problem:
-        """Check X, of which nothing is asked yet.
+        """Check X in its backend, in a unit of its own (`Placement.open`), of which nothing is asked yet.
 
-        Parameters
-        ----------
-        data : X in its backend, in a unit of its own (`Placement.open`, `backends.base.in_unit`)
         given : X as it was received, for whoever looks at its entries
         columns : sizes of the modes of the columns of X, where it is the unfolding of a tensor
         """
@@ -106,12 +102,9 @@ class Problem:
         constraints: Constraints = UNCONSTRAINED,
         zeros: str = "raise",
     ) -> Problem:
-        """Check what is asked of the factors of X, and take it into the unit of the data.
+        """Check what is asked of the factors of X, in the unit of the caller, and take it into that of the data.
 
-        Parameters
-        ----------
-        rank : r
-        omega, references, penalties, constraints : in the unit of the caller; references None are to be found
+        references : None where they are to be found
         zeros : what to do with zeros of X under a loss that is infinite there
         """
         data = self.data
@@ -223,11 +216,11 @@ class Problem:
 
     def begun(self, start: Start) -> Problem:
         """Return the same from a start, of a tensor its blocks: products of their columns need not be kept."""
-        return replace(self, start=self.blocks(start) if self.columns else start, spent=0, course=None)
+        return replace(self, start=self.blocks(start) if self.columns else start, spent=0, weight_state=None)
 
     def resumed(self, run: Result) -> Problem:
         """Return the same from where a run of it stands, with the iterations that the run has left."""
-        return replace(self, start=point_of(run), spent=run.n_iter, course=run.course)
+        return replace(self, start=point_of(run), spent=run.n_iter, weight_state=run.weight_state)
 
     def feasible(self, W: Array, H: Array) -> Start:
         """Bring a start to where the constraints hold, without a trace of rows and columns that are not observed."""

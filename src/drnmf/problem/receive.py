@@ -9,13 +9,13 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from drnmf.backends.base import Data, Observed
+from drnmf.backends.base import EVERY, Data, Observed
 from drnmf.backends.observed import HeldOut
 from drnmf.backends.open import is_dask
 from drnmf.losses.base import Omega
 from drnmf.numerics import Array, Grid, Indices
 from drnmf.problem.check import check_entries, check_tensor_entries
-from drnmf.problem.weights import Reading, columns_of, weights_of
+from drnmf.problem.weights import Reading, weights_of
 
 if TYPE_CHECKING:
     import torch
@@ -46,16 +46,23 @@ class Received:
     def columns(self, some: Indices) -> Received:
         """Return some columns, given by their indices; a `HeldOut` must be bound to X already."""
         assert not isinstance(self.observed, HeldOut)
-        observed = None if self.observed is None else columns_of(self.observed, some)
-        return replace(self, X=self.X[:, some], observed=observed, notes=())
+        observed = None if self.observed is None else self.observed.within(EVERY, some)
+        return replace(self, X=taken(self.X, some, 1), observed=observed, notes=())
 
     def rows(self, some: Indices | slice) -> Received:
         """Return some rows, given by a slice or by their indices; a `HeldOut` must be bound to X already."""
         assert not isinstance(self.observed, HeldOut)
-        observed, X = self.observed, self.X.tocsr() if hasattr(self.X, "tocsr") else self.X
-        if observed is not None:
-            observed = observed.within(some) if isinstance(some, slice) else columns_of(observed.T, some).T
-        return replace(self, X=X[some], observed=observed, notes=())
+        X = self.X.tocsr() if hasattr(self.X, "tocsr") else self.X
+        observed = None if self.observed is None else self.observed.within(some)
+        return replace(self, X=taken(X, some, 0), observed=observed, notes=())
+
+
+def taken(X: Any, some: Indices | slice, axis: int) -> Any:
+    """Return some rows (axis 0) or columns of a matrix of any kind; of sparse tensors by indices alone."""
+    if str(getattr(X, "layout", "torch.strided")) != "torch.strided":
+        entries = X.to_sparse_coo()
+        return entries.index_select(axis, entries.indices().new_tensor(some))
+    return X[:, some] if axis else X[some]
 
 
 def received(X: Any, reading: Reading, consumer: str) -> Received:

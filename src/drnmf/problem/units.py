@@ -144,8 +144,8 @@ class Units:
 
     def result(self, data: Data, result: Result) -> Result:
         """Return a result in the units of the caller."""
-        whole = self.whole(self._named(result.omega))
-        losses, omega = self.losses(result.losses, result.omega), self._named(result.omega)
+        omega = self._named(result.omega)
+        whole, losses = self.whole(omega), self.losses(result.losses, result.omega)
         first, *others, last = result.blocks
         A = data.T.space.map(partial(divided, by=self.left), data.T.space.put(last))
         B = data.space.map(partial(divided, by=self.right), data.space.put(first))
@@ -155,7 +155,7 @@ class Units:
             omega=omega,
             losses=losses,
             references=self.losses(result.references, omega),
-            trace=self._trace(result.trace, omega),
+            trace=self._trace(result.trace, omega, whole),
             single_losses=None if result.single_losses is None else self.losses(result.single_losses, omega),
             coverage=None if result.coverage is None else self._coverage(result.coverage),
             notes=result.notes + _too_small(losses, result.losses, omega),
@@ -165,10 +165,10 @@ class Units:
             result = result.under(self.given)
         return result
 
-    def _trace(self, trace: Trace, omega: Omega) -> Trace:
+    def _trace(self, trace: Trace, omega: Omega, whole: float) -> Trace:
         if trace.losses.shape[1] != len(omega):
             return trace
-        return replace(trace, losses=self.losses(trace.losses, omega), penalty=trace.penalty / self.whole(omega))
+        return replace(trace, losses=self.losses(trace.losses, omega), penalty=trace.penalty / whole)
 
     def _coverage(self, coverage: Coverage) -> Coverage:
         losses, references = (rescaled(v, self.scale, -coverage.betas) for v in (coverage.losses, coverage.references))
@@ -179,13 +179,11 @@ class Units:
         losses, scaled = self.losses(progress.losses, progress.omega), progress.scaled_losses
         if (progress.losses == scaled).all():  # a loss alone
             scaled = losses / (1.0 if self.given is None or self.given.size > 1 else self.given)
-        return replace(
-            progress,
-            losses=losses,
-            scaled_losses=scaled,
-            omega=self._named(progress.omega),
-            components=lambda: divided(progress.components(), self.right),
-        )
+        p, omega = progress, self._named(progress.omega)
+        return Progress(
+            p.iteration, losses, scaled, p.weights, p.seconds, p.max_iter, omega,
+            lambda: divided(p.components(), self.right),
+        )  # fmt: skip
 
 
 def _too_small(losses: Vector, inside: Vector, omega: Omega) -> tuple[str, ...]:

@@ -17,9 +17,6 @@ from drnmf.problem.device import as_numpy
 def column_weights(side: Data, G: Array | None = None) -> Array:
     """Sum G' M over the rows, (1, r, n) in the space of the side: P of Kullback-Leibler, which does not see X.
 
-    Parameters
-    ----------
-    side : X, or its transpose
     G : (m, r); None is a column of ones, which gives the weight of every column
     """
     m, n = side.shape

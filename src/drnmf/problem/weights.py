@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from drnmf.backends.base import Observed
 from drnmf.backends.entries import check_structure
-from drnmf.backends.observed import Entries, HeldOut, Hidden, Outer, Product, Stored, product
+from drnmf.backends.observed import Entries, HeldOut, Outer, Stored, product
 from drnmf.backends.open import is_dask
-from drnmf.numerics import Array, Grid, Indices, MatrixLike, Precision
+from drnmf.numerics import Array, Grid, MatrixLike, Precision
 
 WeightsLike = MatrixLike | HeldOut | None
 """What users may hand in as weights of the entries of X: numbers that broadcast to X, or a mask that is drawn."""
@@ -135,19 +135,6 @@ def _kind(M: Array, shape: tuple[int, int]) -> Observed | None:
             return Entries(M)
         rows, columns = outer
     return None if (rows == 1).all() and (columns == 1).all() else Outer(rows, columns)
-
-
-def columns_of(observed: Observed, some: Indices) -> Observed:
-    """The weights of some columns of X, given by their indices."""
-    if isinstance(observed, Product):
-        return Product(tuple(columns_of(factor, some) for factor in observed.factors))
-    if isinstance(observed, Entries):
-        return Entries(observed.weights[:, some])
-    if isinstance(observed, Stored):
-        return Stored(sp.csc_array(observed.weights)[:, some])
-    if isinstance(observed, Outer | Hidden):
-        return replace(observed, columns=observed.columns[some])
-    raise TypeError(f"no columns of {type(observed).__name__}")
 
 
 def observed_values(X: sp.sparray, observed: Stored) -> Array:

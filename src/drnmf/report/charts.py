@@ -161,12 +161,7 @@ def _thin(trace: read.Trace) -> slice | NDArray[np.intp]:
 
 
 def loss_curves(trace: read.Trace, scaled: str) -> Chart:
-    """Draw losses against iterations: one as it is, several as they are compared, with their maximum.
-
-    Parameters
-    ----------
-    scaled : what several losses are compared by, in words
-    """
+    """Draw losses against iterations: one as it is, several over what `scaled` says, with their maximum."""
     rows, single = _thin(trace), len(trace.omega) == 1
     values = trace.losses if single else trace.scaled
     x, data = trace.iterations[rows], list[Trace]()

@@ -21,15 +21,15 @@ LISTED = 10
 
 def how_many(run: Run) -> Section:
     """Draw the ranks that were tried: stable components and mean stability."""
-    rows, found = run.table(schema.RANKS), run.summary.get("discovery")
-    if found is None:
+    rows, search = run.table(schema.RANKS), run.summary.get("discovery")
+    if search is None:
         return NOTHING
-    note = f"{found['finding']} A component is stable where its silhouette over the runs is at least "
-    note += f"{found['threshold']:g}."
+    note = f"{search['finding']} A component is stable where its silhouette over the runs is at least "
+    note += f"{search['threshold']:g}."
     if not rows:
         return section("How many components", f"{note} The rank was given.", ""), {}
     ranks = [int(row["rank"]) for row in rows]
-    colours = ["var(--dr)" if rank == found["rank"] else "var(--kl)" for rank in ranks]
+    colours = ["var(--dr)" if rank == search["rank"] else "var(--kl)" for rank in ranks]
     hover = "rank %{x}: %{y} stable components, mean stability %{customdata:.2f}"
     stable = bars(ranks, [int(row["stable"]) for row in rows], colours, hover, column(rows, "mean_stability"))
     name, caption, drawn, remark = _how_clear(ranks, rows)
@@ -59,8 +59,8 @@ def _how_clear(ranks: list[int], rows: Rows) -> tuple[str, str, Chart, str]:
 
 def what_noise(run: Run) -> Section:
     """Draw how likely every loss makes X, and how residuals grow with the fitted value."""
-    rows, variance, found = run.table(schema.NOISE), run.table(schema.VARIANCE), run.summary.get("discovery")
-    if found is None or not variance or (not rows and "quality" in run.summary):  # uncertainties say what is expected
+    rows, variance, search = run.table(schema.NOISE), run.table(schema.VARIANCE), run.summary.get("discovery")
+    if search is None or not variance or (not rows and "quality" in run.summary):  # uncertainties say what is expected
         return NOTHING
     parts: dict[str, Chart] = {}
     note = "The losses were given."
@@ -101,17 +101,17 @@ def _variance(level: list[float], square: list[float], expected: list[float]) ->
 
 def how_well(run: Run) -> Section:
     """Show Q beside what uncertainties of the right size give, in all and by column, and the scaled residuals."""
-    found, rows = run.summary.get("quality"), run.table(schema.QUALITY)
-    if found is None or not rows:
+    quality, rows = run.summary.get("quality"), run.table(schema.QUALITY)
+    if quality is None or not rows:
         return NOTHING
-    ratio = found["Q_ratio"]
-    note = f"Q, the sum of squared residuals over uncertainties, is {found['Q']:.6g}"
+    ratio = quality["Q_ratio"]
+    note = f"Q, the sum of squared residuals over uncertainties, is {quality['Q']:.6g}"
     if ratio is not None:
         note += (
-            f", {ratio:.3g} times what is expected ({found['Q_expected']:.6g}): far above 1 the uncertainties or the "
+            f", {ratio:.3g} times what is expected ({quality['Q_expected']:.6g}): far above 1 the uncertainties or the "
         )
         note += "number of components are too small, far below too large"
-    note += f". Robust Q is {found['Q_robust']:.6g}; {found['beyond']} residuals are beyond 4 uncertainties."
+    note += f". Robust Q is {quality['Q_robust']:.6g}; {quality['beyond']} residuals are beyond 4 uncertainties."
     residuals = np.array(
         [[float(cell or "nan") for cell in list(row.values())[1:]] for row in run.table(schema.SCALED_RESIDUALS)]
     )

@@ -156,10 +156,10 @@ def _header(run: Run) -> str:
 
 
 def _hero(run: Run) -> str:
-    own, found = kind_of(run).headline, found_in(run.summary)
-    first, second = interval_headline(run.table(schema.COVERAGE), run.summary.get("bound"), found)
+    own, effort = kind_of(run).headline, found_in(run.summary)
+    first, second = interval_headline(run.table(schema.COVERAGE), run.summary.get("bound"), effort)
     if not first:
-        first, second = own(run) if own is not None else headline(sections.comparison_of(run), found)
+        first, second = own(run) if own is not None else headline(sections.comparison_of(run), effort)
     if not first and "discovery" in run.summary:
         first = run.summary["discovery"]["finding"]
     if not first:

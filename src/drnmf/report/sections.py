@@ -43,14 +43,14 @@ def comparison_of(run: Run) -> schema.Comparison | None:
 
 
 def comparison(run: Run) -> Section:
-    found = comparison_of(run)
-    if found is None or kind_of(run).headline is not None:
+    compared = comparison_of(run)
+    if compared is None or kind_of(run).headline is not None:
         return NOTHING
     note = (
         "How far each factorization is above the best error found for each loss. A fit under one loss is at or near "
         "the best of its own and pays in the others; DR-NMF keeps the largest excess as small as it can."
     )
-    chart = charts.comparison_bars(found)
+    chart = charts.comparison_bars(compared)
     return section("How close to the best", note, place("comparison")), {"comparison": chart}
 
 
@@ -167,5 +167,5 @@ def _text(value: object) -> str:
 def all_of(run: Run) -> list[Section]:
     """Make the sections in the order of the page: what was found first, then how."""
     own = coverage, comparison, front, curves, factors, made
-    found = *discovery.FIRST, *kind_of(run).sections, components, occurrence, *discovery.LAST
-    return [make(run) for make in (*found, *own)]
+    results = *discovery.FIRST, *kind_of(run).sections, components, occurrence, *discovery.LAST
+    return [make(run) for make in (*results, *own)]

@@ -60,12 +60,10 @@ def unconverged(summary: schema.Summary, front: Sequence[Mapping[str, str]]) -> 
     return f"{stopped} of the {len(front)} points had not converged{further} them further." if stopped else ""
 
 
-def headline(comparison: schema.Comparison | None, found: str = "found") -> tuple[str, str]:
+def headline(comparison: schema.Comparison | None, effort: str = "found") -> tuple[str, str]:
     """Say what DR-NMF reached and what the fits alone would have cost; empty where nothing was compared.
 
-    Parameters
-    ----------
-    found : how hard the best errors were looked for, in words
+    `effort` says how hard the best errors were looked for.
     """
     if comparison is None:
         return "", ""
@@ -74,7 +72,7 @@ def headline(comparison: schema.Comparison | None, found: str = "found") -> tupl
     robust = next((m for m in methods if m["name"] == "DR-NMF"), methods[-1])
     excess = [float(s) - 1.0 for s in robust["scaled_losses"]]
     parts = [f"{percent(e)} of the best {loss.name} error" for loss, e in zip(omega, excess, strict=True)]
-    first = f"{robust['name']} is within {join(parts)} {found}."
+    first = f"{robust['name']} is within {join(parts)} {effort}."
     if len(omega) < 2:
         return first, ""
     worst = []
@@ -116,14 +114,14 @@ def _n(name: str) -> str:
     return "n" if name.startswith(("IS", "NB")) else ""
 
 
-def interval_headline(rows: Sequence[Mapping[str, str]], bound: float | None, found: str = "found") -> tuple[str, str]:
+def interval_headline(rows: Sequence[Mapping[str, str]], bound: float | None, effort: str = "found") -> tuple[str, str]:
     """Say what holds for every beta of an interval, from coverage.csv and the bound; empty where there is none."""
     if not rows or bound is None:
         return "", ""
     betas = [float(row["beta"]) for row in rows]
     worst = max(rows, key=lambda row: float(row["scaled_loss"]))
     interval = f"every beta from {min(betas):g} to {max(betas):g}"
-    first = f"For {interval}, DR-NMF is within {percent(bound - 1.0)} of the best error {found}."
+    first = f"For {interval}, DR-NMF is within {percent(bound - 1.0)} of the best error {effort}."
     knots = sum(row["knot"] == "True" for row in rows)
     excess = percent(float(worst["scaled_loss"]) - 1.0)
     return (

@@ -18,15 +18,7 @@ Facts = Mapping[str, object]
 
 
 def annotate(adata: Any, W: ArrayLike, H: ArrayLike, names: Sequence[str], facts: Facts) -> None:
-    """Put a result into an AnnData object.
-
-    Parameters
-    ----------
-    adata : the object whose X was factorised; it is changed
-    W, H : contributions (cells, r) and components (r, genes)
-    names : of the components
-    facts : numbers, texts and arrays about the result
-    """
+    """Put contributions (cells, r), components (r, genes) and facts into the AnnData object whose X was factorised."""
     adata.obsm[CELLS] = np.asarray(W)
     adata.varm[GENES] = np.ascontiguousarray(np.asarray(H).T)
     adata.uns[FACTS] = {"names": np.array(names, dtype=object), **facts}

@@ -98,10 +98,7 @@ def check_replaceable(out: Path) -> None:
 def replace_run(new: Path, out: Path) -> list[str]:
     """Put the folder `new` in the place of the run `out`, with all that is not the run's; `out` is intact on failure.
 
-    Returns
-    -------
-    list of str
-        Files of others that had the name of a new file, and now end in .old.
+    Returns the files of others that had the name of a new file, and now end in .old.
     """
     aside = Path(tempfile.mkdtemp(prefix=f".{out.name}.old.", dir=out.parent))
     old, ours = aside / "run", files_of_run(out) or frozenset()

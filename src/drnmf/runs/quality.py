@@ -9,8 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
-from drnmf.matrices.matrix import Entries
-from drnmf.numerics import Vector
+from drnmf.numerics import Entries, Vector
 from drnmf.runs import schema, write
 
 BEYOND = 4.0
@@ -106,8 +105,8 @@ def quality(X: Entries, W: ArrayLike, H: ArrayLike, uncertainty: ArrayLike) -> Q
     return Quality(np.where(seen, (x - fitted) / np.where(seen, u, 1.0), np.nan), int(np.asarray(H).shape[0]))
 
 
-def write_quality(folder: Path, found: Quality, rows: list[str], columns: list[str]) -> schema.Quality:
+def write_quality(folder: Path, measured: Quality, rows: list[str], columns: list[str]) -> schema.Quality:
     """Write quality.csv and scaled_residuals.csv; return what summary.json says."""
-    write.write_table(folder / schema.QUALITY, found.columns(columns))
-    write.write_rows(folder / schema.SCALED_RESIDUALS, write.labelled(rows, found.residuals, columns))
-    return found.summary
+    write.write_table(folder / schema.QUALITY, measured.columns(columns))
+    write.write_rows(folder / schema.SCALED_RESIDUALS, write.labelled(rows, measured.residuals, columns))
+    return measured.summary

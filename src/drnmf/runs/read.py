@@ -190,18 +190,18 @@ def compared(comparison: schema.Comparison) -> Omega:
 
 def summary_of(run: Path) -> schema.Summary:
     """Read what a run says of itself; nothing where only the file of a model is known of it."""
-    found: schema.Summary | None = _json(run / schema.SUMMARY, schema.Summary) if run.is_dir() else None
-    return found or {}
+    summary: schema.Summary | None = _json(run / schema.SUMMARY, schema.Summary) if run.is_dir() else None
+    return summary or {}
 
 
 def _own_summary(folder: Path) -> dict[str, Any] | None:
     """Read the summary of a folder that a run of ours wrote, whatever else is wrong with it; None where none did."""
     try:
-        found: dict[str, Any] = json.loads((folder / schema.SUMMARY).read_text(encoding="utf-8"))
-        ours = found["kind"] in schema.KINDS and "drnmf" in found["versions"] and isinstance(found["files"], list)
+        summary: dict[str, Any] = json.loads((folder / schema.SUMMARY).read_text(encoding="utf-8"))
+        ours = summary["kind"] in schema.KINDS and "drnmf" in summary["versions"] and isinstance(summary["files"], list)
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
-    return found if ours else None
+    return summary if ours else None
 
 
 def files_of_run(folder: Path) -> frozenset[str] | None:
@@ -236,20 +236,10 @@ def component_names_of(run: Path, rank: int) -> list[str]:
 
 
 def misfit(value: object, kind: Any, where: str = "") -> str | None:
-    """Find the first place where a value is not of a type; None where it is.
+    """Find the first place where a value of JSON is not of a type; None where it is.
 
-    Parameters
-    ----------
-    value : what JSON gave
-    kind : a TypedDict, list[...], dict[str, ...], a union, a Literal, or a class
-    where : the name of the value, for the message
+    `kind` is a TypedDict, list[...], dict[str, ...], a union, a Literal or a class; `where` names the value.
 
-    Returns
-    -------
-    wrong : str or None
-
-    Examples
-    --------
     >>> misfit({"a": [1, 2.5]}, dict[str, list[float]])
     >>> misfit({"a": [1, "x"]}, dict[str, list[float]])
     "a[1] is 'x', not float"
@@ -291,8 +281,8 @@ def _inside(where: str, name: str) -> str:
     return f"{where}.{name}" if where else name
 
 
-def _first(found: Iterable[str | None]) -> str | None:
-    return next((wrong for wrong in found if wrong is not None), None)
+def _first(complaints: Iterable[str | None]) -> str | None:
+    return next((wrong for wrong in complaints if wrong is not None), None)
 
 
 def _said(value: object, where: str, wanted: str) -> str:

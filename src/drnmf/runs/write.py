@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from drnmf.estimators.base import NMF
     from drnmf.estimators.comparison import Comparison
     from drnmf.losses.base import Omega
-    from drnmf.matrices.matrix import Entries, Labels, Matrix
-    from drnmf.numerics import Array, Vector
+    from drnmf.matrices.matrix import Labels, Matrix
+    from drnmf.numerics import Array, Entries
     from drnmf.objective.penalty import Penalty
     from drnmf.selection.alpha import AlphaPath
 
@@ -146,13 +146,13 @@ def penalised(terms: Iterable[Penalty], paths: Iterable[AlphaPath]) -> list[sche
     """List the penalties of a run with their alphas, and what was tried where the data chose one."""
     chosen = {path.penalty: path for path in paths}
     fixed = {term.key: float(term.alpha) for term in terms if term.key not in chosen}
-    found: list[schema.Penalised] = [
+    rows: list[schema.Penalised] = [
         {"penalty": key, "alpha": alpha, "alphas": None, "values": None, "limit": None} for key, alpha in fixed.items()
     ]
     for key, path in chosen.items():
         tried, values = path.alphas.tolist(), path.values.tolist()
-        found.append({"penalty": key, "alpha": path.alpha, "alphas": tried, "values": values, "limit": path.limit})
-    return found
+        rows.append({"penalty": key, "alpha": path.alpha, "alphas": tried, "values": values, "limit": path.limit})
+    return rows
 
 
 def listed(folder: Path) -> list[str]:
@@ -236,19 +236,14 @@ def write_coverage(folder: Path, model: NMF) -> None:
     write_table(folder / schema.COVERAGE, rows)
 
 
-def write_comparison(folder: Path, found: Comparison) -> None:
-    """Write comparison.json of fits that were made to be compared."""
-    methods: list[schema.Method] = [
-        {
-            "name": method.name,
-            "losses": method.losses.tolist(),
-            "scaled_losses": method.scaled.tolist(),
-            "iterations": method.n_iter,
-            "seconds": round(method.seconds, 3),
-        }
-        for method in found.methods
-    ]
-    _write_methods(folder, found.omega, found.references, methods)
+def write_comparison(folder: Path, model: NMF, methods: Sequence[schema.Method]) -> None:
+    """Write comparison.json: fits under each loss alone and, last, the model's."""
+    record: schema.Comparison = {
+        "losses": [loss.key for loss in model.omega_],
+        "references": model.references_.tolist(),
+        "methods": list(methods),
+    }
+    write_record(folder / schema.COMPARISON, record)
 
 
 def write_comparison_of(folder: Path, model: NMF) -> None:
@@ -262,25 +257,26 @@ def write_comparison_of(folder: Path, model: NMF) -> None:
         {"name": name, "losses": row.tolist(), "scaled_losses": (row / model.references_).tolist()}
         for name, row in zip(names, [*singles, model.losses_], strict=True)
     ]
-    _write_methods(folder, model.omega_, model.references_, methods)
-
-
-def _write_methods(folder: Path, omega: Omega, references: Vector, methods: list[schema.Method]) -> None:
-    record: schema.Comparison = {
-        "losses": [loss.key for loss in omega],
-        "references": references.tolist(),
-        "methods": methods,
-    }
-    write_record(folder / schema.COMPARISON, record)
+    write_comparison(folder, model, methods)
 
 
 def write_compared(
-    folder: Path, kind: schema.Kind, found: Comparison, seconds: float, notes: Iterable[str]
+    folder: Path, kind: schema.Kind, comparison: Comparison, seconds: float, notes: Iterable[str]
 ) -> schema.Summary:
     """Write the robust model of a comparison and comparison.json; return what summary.json says of them."""
-    write_model(folder, found.model, found.robust.W)
-    write_comparison(folder, found)
-    return summary_of(kind, found.model, seconds, list(notes))
+    write_model(folder, comparison.model, comparison.robust.W)
+    methods: list[schema.Method] = [
+        {
+            "name": method.name,
+            "losses": method.losses.tolist(),
+            "scaled_losses": method.scaled.tolist(),
+            "iterations": method.n_iter,
+            "seconds": round(method.seconds, 3),
+        }
+        for method in comparison.methods
+    ]
+    write_comparison(folder, comparison.model, methods)
+    return summary_of(kind, comparison.model, seconds, list(notes))
 
 
 def write_names(folder: Path, matrix: Matrix, W: Entries, H: Array, components: Sequence[str] | None = None) -> None:

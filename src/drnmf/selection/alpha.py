@@ -79,14 +79,10 @@ class Alphas:
     paths: tuple[AlphaPath, ...]
 
 
-def choose_alphas(problem: Problem, runner: Runner, seed: Any) -> Alphas:
+def choose_alphas(problem: Problem, runner: Runner, seed: object) -> Alphas:
     """Choose the alphas that are left to the data, one after another; those not chosen yet are left out meanwhile.
 
-    Parameters
-    ----------
-    problem : with alpha="auto" among its penalties
-    runner : how it is fitted
-    seed : of the entries that are held out, and of the rows that stand for all
+    `seed` is that of the entries that are held out, and of the rows that stand for all.
     """
     by_loss = not any(isinstance(term, Sparsity) for term in problem.penalties if term.alpha == "auto")
     sample = Sample.of(problem, mask_seed(seed)) if by_loss else None
@@ -162,7 +158,7 @@ def _volume(problem: Problem, runner: Runner, term: Penalty) -> tuple[AlphaPath,
     return path, runs[path.alpha]
 
 
-def _sparsity(problem: Problem, runner: Runner, term: Penalty, seed: Any) -> AlphaPath:
+def _sparsity(problem: Problem, runner: Runner, term: Penalty, seed: object) -> AlphaPath:
     """Fit without some entries, each alpha from where the smaller one ended, and compare their prediction."""
     starts, facts = runner.starts, facts_of(counted(problem.given))
     if too_few_to_hold_out(facts, problem.data.shape, problem.rank, HELD_OUT):
@@ -186,17 +182,7 @@ def _sparsity(problem: Problem, runner: Runner, term: Penalty, seed: Any) -> Alp
 
 
 def sparsity_path(term: Penalty, scores_of: Callable[[float], Scores | None]) -> AlphaPath | None:
-    """Choose the alpha of a sparsity.
-
-    Parameters
-    ----------
-    term : the penalty
-    scores_of : of the entries held out of runs with an alpha; None where no time is left
-
-    Returns
-    -------
-    path : None where there was no time for two alphas
-    """
+    """Choose the alpha of a sparsity by scores of entries held out of runs with it; None without time for two."""
     tried: dict[float, Scores] = {}
     for alpha in SPARSITIES:
         scores = scores_of(alpha)
@@ -268,11 +254,11 @@ def largest(holds: Callable[[float], bool]) -> float:
     return low
 
 
-def path_of(term: Penalty, found: float, tried: dict[float, float], limit: float) -> AlphaPath:
+def path_of(term: Penalty, chosen: float, tried: dict[float, float], limit: float) -> AlphaPath:
     """Return what was tried for a penalty, in rising order of alpha."""
     alphas = sorted(tried)
     return AlphaPath(
-        with_alpha(term, found).key, found, np.array(alphas), np.array([tried[alpha] for alpha in alphas]), limit
+        with_alpha(term, chosen).key, chosen, np.array(alphas), np.array([tried[alpha] for alpha in alphas]), limit
     )
 
 
@@ -281,18 +267,11 @@ def undecided(terms: tuple[Penalty, ...]) -> bool:
     return any(term.alpha == "auto" for term in terms)
 
 
-def decided(terms: tuple[Penalty, ...], found: tuple[Penalty, ...]) -> tuple[Penalty, ...]:
-    """Put what was found in the place of penalties that left their alpha to the data.
+def decided(terms: tuple[Penalty, ...], chosen_terms: tuple[Penalty, ...]) -> tuple[Penalty, ...]:
+    """Put what `choose_alphas` chose in the place of penalties that left their alpha to the data, after the others.
 
-    Parameters
-    ----------
-    terms : in the units of the caller
-    found : what `choose_alphas` left; an alpha that it chose means the same in all units
-
-    Returns
-    -------
-    terms : those with a given alpha first
+    An alpha that it chose means the same in all units.
     """
     kinds = [(type(term), getattr(term, "on", None)) for term in terms if term.alpha == "auto"]
-    chosen = (term for term in found if (type(term), getattr(term, "on", None)) in kinds and term not in terms)
+    chosen = (term for term in chosen_terms if (type(term), getattr(term, "on", None)) in kinds and term not in terms)
     return (*(term for term in terms if term.alpha != "auto"), *chosen)

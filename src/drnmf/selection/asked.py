@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from drnmf.losses.base import Omega
 from drnmf.losses.names import noise_of
-from drnmf.numerics import Array, Vector
-from drnmf.parameters.checks import check_choice, check_integer, check_number
+from drnmf.numerics import Array, MatrixLike, Vector
 from drnmf.parameters.common import Parameters
+from drnmf.parameters.fields import check_choice, check_integer, check_number
 from drnmf.selection.alpha import AlphaPath
 from drnmf.selection.assignment.assign import Assignment, assigned, encoded, opened
+from drnmf.selection.choose import Rows
 from drnmf.selection.entries import Indices
 from drnmf.selection.intervals.bars import Intervals
 from drnmf.selection.intervals.door import check_level
@@ -72,18 +73,18 @@ class SearchResult:
     components: Vector
     contributions: Array
     stability: Vector
-    stable: np.ndarray[Any, np.dtype[np.bool_]]
+    stable: NDArray[np.bool_]
     intervals: Intervals | None
     found_in: Indices
     spread: Vector
     rank: int
     losses: Omega
     noise: NoiseProfile | None
-    ranks: list[dict[str, Any]]
+    ranks: Rows
     matching: Matching | None
     residuals: Residuals
     runs: list[Run] = field(repr=False)
-    stages: list[dict[str, Any]]
+    stages: Rows
     interrupted: bool
     missing: tuple[str, ...]
     max_time: float | None
@@ -98,7 +99,9 @@ class SearchResult:
     penalty_path: tuple[AlphaPath, ...] = ()
     sources: tuple[tuple[str, ...], ...] = ()
 
-    def assign(self, X: Any, *, entry_weight: Any = None, uncertainty: Any = None) -> Assignment:
+    def assign(
+        self, X: MatrixLike, *, entry_weight: ArrayLike | None = None, uncertainty: ArrayLike | None = None
+    ) -> Assignment:
         """Find which of the components new rows have, and how much of each, as in `contributions`.
 
         Parameters
@@ -159,9 +162,9 @@ class Asked:
     level: float | None = 0.9
     reference: Known | None = None
     keep: bool = False
-    entry_weight: Any = None
-    uncertainty: Any = None
-    groups: Iterable[Any] | None = None
+    entry_weight: ArrayLike | None = None
+    uncertainty: ArrayLike | None = None
+    groups: Iterable[object] | None = None
 
     def __post_init__(self) -> None:
         check_integer("n_runs", self.n_runs, 2)

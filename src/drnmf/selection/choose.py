@@ -76,6 +76,9 @@ def candidates(omega: Omega, counts: bool, size: float | None = None) -> list[Ca
     return listed
 
 
+Rows = list[dict[str, Any]]
+"""Rows of a table for users: plain values under the names of their columns."""
+
 Fits = dict[Loss, Start]
 """Losses -> W and H of their fits, on one fold."""
 
@@ -247,7 +250,7 @@ def why_rank(tried: Sequence[Tried]) -> str:
     return f"{why}, and {others}; of these the components of rank {best} come again best."
 
 
-def differences(tried: Sequence[Tried]) -> list[dict[str, Any]]:
+def differences(tried: Sequence[Tried]) -> Rows:
     """Return for every rank how far its score is from the best, per entry, with its standard error, for tables."""
     compared = _compared(tried)
     if compared is None:

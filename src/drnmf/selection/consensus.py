@@ -102,18 +102,12 @@ def consensus(runs: Sequence[Array]) -> Consensus:
 
 
 def cluster(directions: Vector) -> Indices:
-    """Assign the components of every run to clusters, one to each.
+    """Assign the components of every run, unit vectors (R, r, n), to clusters, one to each.
 
-    Parameters
-    ----------
-    directions : (R, r, n), unit vectors
-
-    Returns
-    -------
-    members : (R, r) int, members[i, k] is the component of run i in cluster k
+    Returns (R, r) int: [i, k] is the component of run i in cluster k.
     """
     tried = [_settled(directions, first) for first in directions[:FIRST_CENTRES]]
-    return max(tried, key=lambda found: found[0])[1]
+    return max(tried, key=lambda settled: settled[0])[1]
 
 
 def _settled(directions: Vector, centres: Vector) -> tuple[float, Indices]:
@@ -130,15 +124,10 @@ def _settled(directions: Vector, centres: Vector) -> tuple[float, Indices]:
 
 
 def silhouettes(directions: Vector) -> Vector:
-    """Compute the silhouette of every member of every cluster under the cosine distance.
+    """Compute the silhouette of every member of every cluster under the cosine distance, (R, r).
 
-    Parameters
-    ----------
-    directions : (R, r, n), unit vectors; directions[:, k] is cluster k
-
-    Returns
-    -------
-    silhouettes : (R, r). With one cluster alone the nearest other one is at distance 1, that of unrelated directions.
+    `directions` are unit vectors (R, r, n), of which [:, k] is cluster k. With one cluster alone the nearest other one
+    is at distance 1, that of unrelated directions.
     """
     R, r, _ = directions.shape
     distances = 1.0 - np.einsum("ikn,ln->ikl", directions, directions.mean(axis=0))  # mean distance to every cluster
@@ -160,9 +149,9 @@ def come_again(fits: Sequence[Start]) -> Vector:
     if len(fits) < 2:
         return np.empty(0)
     sides = [consensus([F[side].T if side == 0 else F[side] for F in fits]).stability for side in (0, 1)]
-    found = np.mean([np.sort(side) for side in sides], axis=0)
-    found[: min(_idle(W, H) for W, H in fits)] = 0.0
-    return np.asarray(found)
+    stability = np.mean([np.sort(side) for side in sides], axis=0)
+    stability[: min(_idle(W, H) for W, H in fits)] = 0.0
+    return np.asarray(stability)
 
 
 def _idle(W: Array, H: Array) -> int:

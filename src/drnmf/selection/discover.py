@@ -16,12 +16,11 @@ from drnmf.losses.beta import KL, Beta
 from drnmf.losses.interval import Interval, as_interval
 from drnmf.losses.names import as_losses, text_of
 from drnmf.losses.negative_binomial import NegativeBinomial
-from drnmf.numerics import Array
+from drnmf.numerics import Array, MatrixLike
 from drnmf.objective.objective import Objective
 from drnmf.objective.penalty import Penalty
-from drnmf.parameters.checks import check_choice, check_integer
 from drnmf.parameters.common import Parameters
-from drnmf.parameters.fields import checked, parameters_of
+from drnmf.parameters.fields import check_choice, check_integer, checked, parameters_of
 from drnmf.parameters.solver import Solver, as_solver
 from drnmf.problem.problem import dispersions, objective_of
 from drnmf.problem.receive import Received
@@ -66,14 +65,10 @@ MOST_ASSIGNED = 20_000_000
 """Entries of X up to which contributions get real zeros: every row is fitted some dozen times."""
 
 
-def search(X: Any, model: Parameters | None, asked: Asked) -> SearchResult:
+def search(X: MatrixLike, model: Parameters | None, asked: Asked) -> SearchResult:
     """Find components of X and what is known of them, without labels; see `drnmf.discover`.
 
-    Parameters
-    ----------
-    X : array or SciPy sparse matrix of shape (m, n)
-    model : what every run fits; the `callback` of its solver is called with a `Moment` after every run
-    asked : everything else
+    Every run fits the model; the `callback` of its solver is called with a `Moment` after each.
     """
     model = _discovered(model)
     if asked.groups is not None:
@@ -81,7 +76,7 @@ def search(X: Any, model: Parameters | None, asked: Asked) -> SearchResult:
     return search_beside_known(search, X, model, asked) if asked.keep else _searched(X, model, asked)
 
 
-def _searched(X: Any, raw: Parameters, asked: Asked) -> SearchResult:
+def _searched(X: MatrixLike, raw: Parameters, asked: Asked) -> SearchResult:
     """Search all rows at once, with nothing kept."""
     model = settled_budget(raw, JUDGED_ITERATIONS, JUDGED_TOLERANCE)
     betas, seed = asked_losses(model), check_integer("random_state", model.random_state or 0, 0)
@@ -89,21 +84,22 @@ def _searched(X: Any, raw: Parameters, asked: Asked) -> SearchResult:
     schedule = Schedule({}, control_of(model).max_time, None)
     losses = None if isinstance(betas, str) and betas == "auto" else as_interval(betas) or as_losses(betas)
     study = Study.of(X, model, "discover", reading_of(model, asked.entry_weight, asked.uncertainty))
-    given, remarks = study.problem.given, list(study.problem.given.notes)
+    received, remarks = study.problem.given, list(study.problem.given.notes)
     shape = study.problem.data.shape
-    if losses is None and (given.known or given.signed):
+    if losses is None and (received.known or received.signed):
         losses = as_losses(2)
     if min(shape) < 2:
         raise ValueError(f"X has shape {shape}: components can be told apart only with at least 2 rows and 2 columns.")
     tried = check_ranks([asked.ranks] if isinstance(asked.ranks, int) else asked.ranks, shape)
-    if one_component(given.X):
+    if one_component(received.X):
         tried = (1,) if asked.ranks is None else tried[:1]
         remarks.append(ONE_COMPONENT)
-    _check_resampling(asked.resample, given)
+    _check_resampling(asked.resample, received)
     asked.matched(np.ones((1, shape[1])))  # shapes that do not fit are refused before hours of work
     heavy = asked.heavy
-    factors, auto = None if heavy == "keep" else cap_factors(given.X), [term for term in terms if term.alpha == "auto"]
-    judge = heavy == "auto" and factors is not None and given.observed is None
+    factors = None if heavy == "keep" else cap_factors(received.X)
+    auto = [term for term in terms if term.alpha == "auto"]
+    judge = heavy == "auto" and factors is not None and received.observed is None
     shared = as_part(model, penalties=decided(terms, ()), solver=Solver(update=solver.update))
     study = replace(study, model=shared, losses=losses or (KL,), factors=factors if heavy == "cap" else None)
     question = Question(
@@ -165,14 +161,14 @@ def _discovered(model: Parameters | None) -> Parameters:
     return model
 
 
-def _check_resampling(resample: str | None, given: Received) -> None:
+def _check_resampling(resample: str | None, received: Received) -> None:
     """Refuse what cannot be drawn; weights belong to their rows, which the bootstrap would tear apart."""
     if resample is None:
         return
     check_choice("resample", resample, ("auto", *RESAMPLINGS, UNCERTAINTY))
-    if resample == UNCERTAINTY and not given.known:
+    if resample == UNCERTAINTY and not received.known:
         raise ValueError('resample="uncertainty" draws X by the uncertainties of its entries: give uncertainty.')
-    if resample == "bootstrap" and given.observed is not None:
+    if resample == "bootstrap" and received.observed is not None:
         raise ValueError('resample="bootstrap" draws rows of X, which have weights here: use "poisson" or None.')
 
 

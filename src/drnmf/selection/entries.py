@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from drnmf.backends.digest import row_blocks
+from drnmf.backends.entries import row_blocks
 from drnmf.backends.observed import HeldOut, Stored, mixed
 from drnmf.backends.open import is_dask
-from drnmf.numerics import Vector
+from drnmf.numerics import Array, Entries, Vector
 from drnmf.problem.device import as_numpy, is_tensor
 from drnmf.problem.receive import Received
 from drnmf.problem.weights import observed_values
@@ -53,7 +53,7 @@ class Facts:
         return self.grid.unit
 
 
-def facts_of(X: Any) -> Facts:
+def facts_of(X: Entries) -> Facts:
     """Read X once: NaN entries are not observed and do not count. Of a large X some entries tell the grid.
 
     Examples
@@ -75,21 +75,21 @@ def facts_of(X: Any) -> Facts:
     return Facts(count, zeros, grid_of(np.append(np.concatenate(seen), np.zeros(min(zeros, 1)))))
 
 
-def near_one(given: Received) -> tuple[Received, int]:
+def near_one(received: Received) -> tuple[Received, int]:
     """Divide X far from one by an even power of two, near the geometric mean of its entries; give the power.
 
     >>> near_one(Received(np.full((2, 2), 2.0**600)))[1], near_one(Received(np.full((2, 2), 600.0)))[1]
     (600, 0)
     """
-    logs = [np.log2(values[values > 0]) for values, _ in pieces(counted(given))]
+    logs = [np.log2(values[values > 0]) for values, _ in pieces(counted(received))]
     power = 2 * round(float(np.sum([log.sum() for log in logs])) / max(sum(log.size for log in logs), 1) / 2.0)
     if abs(power) <= FAR:
-        return given, 0
+        return received, 0
     half = 2.0 ** (-power // 2)  # twice: the whole power may leave the range itself
-    return replace(given, X=given.X * half * half), power
+    return replace(received, X=received.X * half * half), power
 
 
-def pieces(X: Any) -> Iterator[tuple[Vector, int]]:
+def pieces(X: Entries) -> Iterator[tuple[Vector, int]]:
     """Yield the entries of X in float64, with how many zeros beside them are not stored."""
     if is_dask(X):
         for block in X.to_delayed().ravel():
@@ -103,21 +103,16 @@ def pieces(X: Any) -> Iterator[tuple[Vector, int]]:
     yield values.astype(np.float64).ravel(), size - values.size
 
 
-def bound(given: Received) -> Received:
+def bound(received: Received) -> Received:
     """Fix the entries that a `HeldOut` leaves out, for this X; anything else stays as it is."""
-    if not isinstance(given.observed, HeldOut):
-        return given
-    return replace(given, observed=given.observed.bind(given.X.shape))
+    if not isinstance(received.observed, HeldOut):
+        return received
+    return replace(received, observed=received.observed.bind(received.X.shape))
 
 
-def counted(given: Received) -> Any:
-    """Return the entries of X that are observed, for sums over entries: dense X with NaN for others, or a row of them.
-
-    Parameters
-    ----------
-    given : X and the weights of its entries
-    """
-    X, observed = given.X, given.observed
+def counted(received: Received) -> Entries:
+    """Return the observed entries of X, for sums over entries: dense X with NaN for others, or a row of them."""
+    X, observed = received.X, received.observed
     if observed is None or isinstance(observed, HeldOut):
         return X
     if sp.issparse(X):
@@ -128,54 +123,43 @@ def counted(given: Received) -> Any:
     return X if seen.all() else np.where(seen, X, np.nan)
 
 
-def sampled_modes(given: Received, columns: tuple[int, ...], rank: int, seed: int) -> tuple[Received, tuple[int, ...]]:
+def sampled_modes(
+    received: Received, columns: tuple[int, ...], rank: int, seed: int
+) -> tuple[Received, tuple[int, ...]]:
     """Do the same of an unfolding: some indices of every mode, none of which keeps more than another that has as many.
 
-    Parameters
-    ----------
-    columns : sizes of the modes that the columns are made of
-
-    Returns
-    -------
-    given, columns : of the smaller unfolding
+    `columns` are the sizes of the modes that the columns are made of; those of the smaller unfolding come back too.
     """
-    shape = int(given.X.shape[0]), *columns
+    shape = int(received.X.shape[0]), *columns
     most = max(shape)
     while math.prod(min(size, most) for size in shape) > SAMPLE and most > 10 * rank:
         most -= 1
     if most == max(shape):
-        return given, columns
+        return received, columns
     if most < shape[0]:
-        given = _kept(given, 0, most, seed)
+        received = _kept(received, 0, most, seed)
     some = [some_of(size, min(size, most), seed + mode) for mode, size in enumerate(columns)]
     places = np.ravel_multi_index(np.meshgrid(*some, indexing="ij"), columns).ravel()
-    return _columns(given, places), tuple(map(len, some))
+    return _columns(received, places), tuple(map(len, some))
 
 
-def sampled(given: Received, rank: int, seed: int) -> Received:
+def sampled(received: Received, rank: int, seed: int) -> Received:
     """Return some rows and columns of a large X, chosen by a hash of their numbers; X as it is where it is small.
 
-    The longer side is sampled first. X on a cluster or a GPU is not sampled.
+    The longer side is sampled first, and each keeps ten times as many as the rank of the fits to come. X on a cluster
+    or a GPU is not sampled; a `HeldOut` must be bound already.
 
-    Parameters
-    ----------
-    given : X and the weights of its entries; a `HeldOut` must be bound already
-    rank : of the fits to come: each side keeps ten times as many
-    seed : of the hash
-
-    Examples
-    --------
     >>> small = sampled(Received(np.ones((300, 4000))), 5, 0).X
     >>> small.shape[0], bool(abs(small.shape[1] - 667) < 2)
     (300, True)
     """
-    X = given.X
+    X = received.X
     if not (isinstance(X, np.ndarray) or sp.issparse(X)):
-        return given
+        return received
     for side, size in zip((0, 1), sample_shape(X.shape, rank), strict=True):
         if size < X.shape[side]:
-            given = _kept(given, side, size, seed)
-    return given
+            received = _kept(received, side, size, seed)
+    return received
 
 
 def sample_shape(shape: tuple[int, int], rank: int) -> tuple[int, int]:
@@ -199,26 +183,26 @@ def some_of(count: int, size: int, seed: int) -> Indices:
     return np.sort(order[:size])
 
 
-def _kept(given: Received, side: int, size: int, seed: int) -> Received:
+def _kept(received: Received, side: int, size: int, seed: int) -> Received:
     """Keep so many rows (side 0) or columns (side 1)."""
-    some = some_of(given.X.shape[side], size, seed)
+    some = some_of(received.X.shape[side], size, seed)
     if side == 1:
-        return _columns(given, some)
-    turned = _turned(given).columns(some)
-    return replace(given, X=_plain(turned.X.T), observed=_turned(turned).observed)
+        return _columns(received, some)
+    turned = _turned(received).columns(some)
+    return replace(received, X=_plain(turned.X.T), observed=_turned(turned).observed)
 
 
-def _columns(given: Received, some: Any) -> Received:
-    found = given.columns(some)
-    return replace(given, X=_plain(found.X), observed=found.observed)
+def _columns(received: Received, some: Indices) -> Received:
+    kept = received.columns(some)
+    return replace(received, X=_plain(kept.X), observed=kept.observed)
 
 
-def _turned(given: Received) -> Received:
-    assert not isinstance(given.observed, HeldOut)
-    return replace(given, X=given.X.T, observed=None if given.observed is None else given.observed.T)
+def _turned(received: Received) -> Received:
+    assert not isinstance(received.observed, HeldOut)
+    return replace(received, X=received.X.T, observed=None if received.observed is None else received.observed.T)
 
 
-def _plain(X: Any) -> Any:
+def _plain(X: Entries) -> Entries:
     return sp.csr_array(X) if sp.issparse(X) else np.ascontiguousarray(X)
 
 
@@ -227,7 +211,7 @@ _ROUNDING = 1e-6
 """Part of the largest entry up to which a row may differ from a multiple of the others."""
 
 
-def twins_of(X: Any) -> tuple[Any, Any]:
+def twins_of(X: Entries) -> tuple[Indices | None, Indices | None]:
     """Find for every row, and for every column, the first that it is equal to.
 
     A row that occurs twice is predicted by its twin, noise included, unless both lose the same entries. Rows without a
@@ -250,17 +234,17 @@ def twins_of(X: Any) -> tuple[Any, Any]:
     return _first_of(_dense_rows(X)), _first_of(_dense_rows(X.T))
 
 
-def _dense_rows(X: Any) -> list[bytes]:
+def _dense_rows(X: Entries) -> list[bytes]:
     """The entries of every row; nothing where none is positive."""
-    found: list[bytes] = []
+    rows: list[bytes] = []
     for at in row_blocks(X.shape, X.itemsize):
         block = np.ascontiguousarray(X[at]) + X.dtype.type(0)  # one zero, whatever its sign
         full = (block > 0).any(axis=1)
-        found += [row.tobytes() if some else b"" for row, some in zip(block, full, strict=True)]
-    return found
+        rows += [row.tobytes() if some else b"" for row, some in zip(block, full, strict=True)]
+    return rows
 
 
-def _stored_rows(X: Any) -> list[bytes]:
+def _stored_rows(X: Entries) -> list[bytes]:
     rows = sp.csr_array(X, copy=True)
     rows.sum_duplicates()
     rows.eliminate_zeros()
@@ -268,13 +252,13 @@ def _stored_rows(X: Any) -> list[bytes]:
     return [places[a:b].tobytes() + rows.data[a:b].tobytes() for a, b in pairwise(ends)]
 
 
-def _first_of(rows: list[bytes]) -> Any:
+def _first_of(rows: list[bytes]) -> Indices | None:
     known: dict[bytes, int] = {}
     first = np.array([known.setdefault(row, i) if row else i for i, row in enumerate(rows)])
     return None if np.array_equal(first, np.arange(first.size)) else first
 
 
-def one_component(X: Any) -> bool:
+def one_component(X: Entries) -> bool:
     """Tell whether every row of X is a multiple of one of them, up to rounding.
 
     >>> one_component(np.outer([1.0, 2.0], [3.0, 4.0, 5.0])), one_component(np.eye(2))
@@ -295,5 +279,5 @@ def one_component(X: Any) -> bool:
     return all(_near(X[at], np.outer(heights[at] / total, widths), limit) for at in row_blocks(X.shape, 8))
 
 
-def _near(x: Any, fitted: Vector, limit: float) -> bool:
+def _near(x: Array, fitted: Vector, limit: float) -> bool:
     return bool((np.abs(x - fitted) <= limit).all())

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -15,8 +14,8 @@ from drnmf.algorithms.initialize import Start
 from drnmf.backends.base import Observed
 from drnmf.backends.observed import HeldOut, Hidden
 from drnmf.losses.base import Loss
-from drnmf.numerics import Vector
-from drnmf.parameters.checks import check_number
+from drnmf.numerics import Entries, Vector
+from drnmf.parameters.fields import check_number
 from drnmf.problem.device import as_numpy, is_tensor
 from drnmf.problem.problem import Problem
 from drnmf.problem.receive import Received
@@ -24,7 +23,7 @@ from drnmf.selection.entries import Facts, twins_of
 from drnmf.selection.likelihood.grid import Grid
 from drnmf.selection.likelihood.masses import KnownNoise, Noise
 from drnmf.selection.likelihood.partition import ZERO
-from drnmf.selection.likelihood.scores import Chosen, HeldEntries, Index, Scores, base_means, score
+from drnmf.selection.likelihood.scores import HeldEntries, Index, Scores, base_means, score
 
 HELD_OUT = 0.1
 """Share of the entries that fits leave out to be scored."""
@@ -43,24 +42,8 @@ _HALVES, _SOME = 7919, 104_729
 """What is added to the seed of a mask for the hash that halves its entries, and for the one that takes some of them."""
 
 
-@dataclass(frozen=True)
-class _Places:
-    """Entries that are scored, and what sums of the training entries predict for them."""
-
-    x: Vector
-    base: Vector
-    weight: Vector
-    rows: Index
-    columns: Index
-    half: Chosen
-
-    def means(self, factors: Start) -> Vector:
-        """Compute WH there."""
-        W, H = (np.asarray(as_numpy(F), dtype=np.float64) for F in factors)
-        ends = range(0, max(self.rows.size, 1), _CHUNK)
-        parts = [(self.rows[k : k + _CHUNK], self.columns[k : k + _CHUNK]) for k in ends]
-        mu = np.concatenate([np.einsum("kr,rk->k", W[rows], H[:, columns]) for rows, columns in parts])
-        return np.maximum(mu, np.finfo(np.float64).tiny)
+_Taken = tuple[Vector, Vector, Index, Index]
+"""Entries of a tile, their weights, rows and columns."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +60,7 @@ class Fold:
     known : whether the weights are one over the squares of known standard deviations
     """
 
-    X: Any
+    X: Entries
     grid: Grid
     mask: Hidden | None
     observed: Observed | None = None
@@ -85,13 +68,13 @@ class Fold:
     seed: int = 0
 
     @classmethod
-    def of(cls, given: Received, facts: Facts, fraction: float, seed: int) -> Fold:
+    def of(cls, received: Received, facts: Facts, fraction: float, seed: int) -> Fold:
         """Leave out a fraction of the entries, or none; rows that are equal lose the same."""
-        X, observed = given.X, given.observed
+        X, observed = received.X, received.observed
         shape = int(X.shape[0]), int(X.shape[1])
         mask = HeldOut(fraction, seed).bind(shape, twins_of(X)).others if fraction else None
         seen = observed.bind(shape) if isinstance(observed, HeldOut) else observed
-        return cls(X, facts.grid, mask, seen, given.known, seed)
+        return cls(X, facts.grid, mask, seen, received.known, seed)
 
     def problem(self, whole: Problem) -> Problem:
         """Return a problem of X without the entries that are held out."""
@@ -113,36 +96,35 @@ class Fold:
             Of sparse counts a fit is mostly noise, and its error would be taken for that of the entries
         """
         at = self._places[1 if seen else 0]
-        mu, weight = at.means(factors), at.weight
+        mu, weight = _means(at, factors), at.weight
         if self.known:
             noise, weight = KnownNoise(at.weight**-0.5), np.ones(at.x.size)
         elif shrink and at.x.size:
             mu = shrunk(at.x, mu, at.base, weight)
-        held = HeldEntries(at.x, mu, at.base, weight, at.rows, at.columns, at.half)
-        return score(noise, held, self.grid, self.shape)
+        return score(noise, replace(at, mu=mu, weight=weight), self.grid, self.shape)
 
     def losses(self, loss: Loss, factors: Start) -> Vector:
         """Add up the loss of the held-out entries of every column, (n,)."""
         at = self._places[0]
         least = ZERO * self.grid.unit if self.grid.unit is not None else self.grid.delta or 0.0
-        terms = loss.terms(np.maximum(at.x, least) if loss.infinite_at_zero else at.x, at.means(factors))
+        terms = loss.terms(np.maximum(at.x, least) if loss.infinite_at_zero else at.x, _means(at, factors))
         return np.asarray(np.bincount(at.columns, at.weight * terms, minlength=self.shape[1]), dtype=np.float64)
 
     def entries(self, factors: Start, seen: bool = False) -> tuple[Vector, Vector]:
         """Return the scored entries (or those that were fitted), and what a fit predicts for them."""
         at = self._places[1 if seen else 0]
-        return at.x, at.means(factors)
+        return at.x, _means(at, factors)
 
     def middle(self, factors: Start) -> float:
         """Compute the median of what a fit predicts for the held-out entries."""
-        means = self._places[0].means(factors)
+        means = _means(self._places[0], factors)
         return float(np.median(means)) if means.size else math.nan
 
     @cached_property
-    def _places(self) -> tuple[_Places, _Places]:
-        """Read X once: sums of the training entries, and the entries to score, held out and seen."""
+    def _places(self) -> tuple[HeldEntries, HeldEntries]:
+        """Read X once: sums of the training entries, and the entries to score, held out and seen, before any fit."""
         (m, n), train = self.shape, [np.zeros(k) for k in (self.shape[0], self.shape[1]) * 2]
-        heights, widths, parts = np.zeros(m), np.zeros(n), list[list[tuple[Any, ...]]]([[], []])
+        heights, widths, parts = np.zeros(m), np.zeros(n), list[list[_Taken]]([[], []])
         some = self._some(m * n)
         for columns, tile in tiles(self.X):
             weights = np.ones(1) if self.observed is None else as_numpy(self.observed.tile(columns))
@@ -163,13 +145,24 @@ class Fold:
         base = base_means(train[0], train[1], (train[2], train[3]), least)
         kept = [_joined(part, heights, widths) for part in (parts if self.mask is not None else parts[::-1])]
         halves = HeldOut(0.5, self.seed + _HALVES).bind(self.shape)
-        made = [_Places(x, base(i, j), w, i, j, np.asarray(halves.at(i, j))) for x, w, i, j in kept]
-        return made[0], made[1]
+        out, seen = (
+            HeldEntries(x, (mu := base(i, j)), mu, w, i, j, np.asarray(halves.at(i, j))) for x, w, i, j in kept
+        )
+        return out, seen
 
     def _some(self, count: int) -> Hidden | None:
         """What takes some entries of a large X; None where all are scored."""
         part = SCORED / max(count, 1)
         return HeldOut(part, self.seed + _SOME).bind(self.shape).others if part <= 0.5 else None
+
+
+def _means(at: HeldEntries, factors: Start) -> Vector:
+    """Compute WH at some entries."""
+    W, H = (np.asarray(as_numpy(F), dtype=np.float64) for F in factors)
+    ends = range(0, max(at.rows.size, 1), _CHUNK)
+    parts = [(at.rows[k : k + _CHUNK], at.columns[k : k + _CHUNK]) for k in ends]
+    mu = np.concatenate([np.einsum("kr,rk->k", W[rows], H[:, columns]) for rows, columns in parts])
+    return np.maximum(mu, np.finfo(np.float64).tiny)
 
 
 def shrunk(x: Vector, mu: Vector, base: Vector, weight: Vector) -> Vector:
@@ -178,14 +171,14 @@ def shrunk(x: Vector, mu: Vector, base: Vector, weight: Vector) -> Vector:
     return min(moved, key=lambda mean: float(weight @ (mean - x * np.log(mean))))
 
 
-def _joined(parts: list[tuple[Any, ...]], heights: Vector, widths: Vector) -> tuple[Any, ...]:
+def _joined(parts: list[_Taken], heights: Vector, widths: Vector) -> _Taken:
     """Put the entries of tiles together, without those of rows and columns that are all zero."""
     x, weight, rows, columns = (np.concatenate([part[k] for part in parts]) for k in range(4))
     used = (heights[rows] > 0) & (widths[columns] > 0)
     return x[used], weight[used], rows[used], columns[used]
 
 
-def tiles(X: Any) -> Iterator[tuple[slice, Vector]]:
+def tiles(X: Entries) -> Iterator[tuple[slice, Vector]]:
     """Yield ranges of columns of X and their entries, dense float64."""
     m, n = X.shape
     step = max(1, _TILE // m)
@@ -198,7 +191,7 @@ def tiles(X: Any) -> Iterator[tuple[slice, Vector]]:
         yield columns, np.asarray(tile.toarray() if sp.issparse(tile) else tile, dtype=np.float64)
 
 
-def check_fraction(value: Any) -> float:
+def check_fraction(value: float) -> float:
     """Check the share of entries to hold out; 0 holds out none."""
     fraction = check_number("held_out", value, 0.0)
     if fraction > 0.5:
@@ -206,7 +199,7 @@ def check_fraction(value: Any) -> float:
     return fraction
 
 
-def mask_seed(random_state: Any) -> int:
+def mask_seed(random_state: object) -> int:
     """Choose the mask's seed by a seed of one's own; without one, always the same mask."""
     return int(random_state) if isinstance(random_state, int | np.integer) else 0
 

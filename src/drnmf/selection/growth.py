@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -12,12 +11,12 @@ from drnmf.algorithms.updates.steps import ratio_step
 from drnmf.backends.base import Ask, Data
 from drnmf.backends.open import open_data
 from drnmf.losses.base import Loss
-from drnmf.numerics import Array, Vector, factor_floor
+from drnmf.numerics import Array, Entries, Vector, factor_floor
 from drnmf.objective.objective import Objective
 from drnmf.selection.entries import facts_of
 from drnmf.selection.folds import Fold
 from drnmf.selection.likelihood.masses import noise_for
-from drnmf.selection.likelihood.scores import GAIN, joined, paired
+from drnmf.selection.likelihood.scores import GAIN, Chosen, Scores, joined, paired
 from drnmf.solve.encode import encode
 
 HELD, RECENT = 8, 512
@@ -47,7 +46,7 @@ class Growth:
     cosine: float
 
 
-def leftover(data: Data, X: Any, Wt: Any, H: Any, loss: Loss) -> Array | None:
+def leftover(data: Data, X: Entries, Wt: Array, H: Array, loss: Loss) -> Array | None:
     """Find a component (n,) for what WH leaves of X: the leading nonnegative one of its excess, then fitted beside H.
 
     None where nothing is left.
@@ -77,7 +76,7 @@ def leftover(data: Data, X: Any, Wt: Any, H: Any, loss: Loss) -> Array | None:
     return grown[-1]
 
 
-def _excess(X: Any, Wt: Any, H: Any) -> Any:
+def _excess(X: Entries, Wt: Array, H: Array) -> Entries:
     """By how much entries of X are above WH; a sparse matrix, because none is where X is zero."""
     entries = sp.coo_array(X) if sp.issparse(X) else sp.coo_array(np.nan_to_num(X))
     ends = range(0, max(entries.nnz, 1), 1 << 16)
@@ -86,7 +85,7 @@ def _excess(X: Any, Wt: Any, H: Any) -> Any:
     return sp.csr_array((above, (entries.row, entries.col)), shape=X.shape)
 
 
-def gain_of(held: Any, H: Any, new: Any, loss: Loss, mean: float) -> tuple[float, float]:
+def gain_of(held: Entries, H: Array, new: Array, loss: Loss, mean: float) -> tuple[float, float]:
     """Compute how much likelier entries of held-out rows are with one component more, and its standard error.
 
     Parameters
@@ -97,7 +96,7 @@ def gain_of(held: Any, H: Any, new: Any, loss: Loss, mean: float) -> tuple[float
     mean : of X
     """
     grid, n = facts_of(held).grid, held.shape[1]
-    scores: list[list[Any]] = [[], []]
+    scores: list[list[Scores]] = [[], []]
     objective = Objective((loss,), np.ones(1), mean)
     for first in range(min(FOLDS, n)):
         fold = np.arange(first, n, FOLDS)
@@ -106,23 +105,23 @@ def gain_of(held: Any, H: Any, new: Any, loss: Loss, mean: float) -> tuple[float
         for kept, F in zip(scores, (H, np.concatenate([H, new[None]])), strict=True):
             F = F.astype(data.dtype)
             W = encode(data, np.ascontiguousarray(F[:, others]), objective, np.ones(1), ENCODED, 0.0)
-            found = cell.score(noise_for(loss), (W, F[:, fold]))
-            kept.append(found)
+            score = cell.score(noise_for(loss), (W, F[:, fold]))
+            kept.append(score)
     return _paired(scores[1], scores[0])
 
 
-def _paired(better: list[Any], worse: list[Any]) -> tuple[float, float]:
+def _paired(better: list[Scores], worse: list[Scores]) -> tuple[float, float]:
     """Compare scores of groups of columns: rows are common to all of them, columns are each group's own."""
     pairs = [paired(a, b) for a, b in zip(better, worse, strict=True)]
     weights = np.array([float(one.row_weights.sum()) for one in better])
     weights = weights / max(float(weights.sum()), np.finfo(np.float64).tiny)
-    rows = [_by_rows(found) for found in (better, worse)]
+    rows = [_by_rows(scores) for scores in (better, worse)]
     mean, error = paired(*rows)
     columns = float(np.sqrt(((weights * np.array([e for _, e in pairs])) ** 2).sum()))
     return mean, max(error, columns)
 
 
-def _by_rows(scores: list[Any]) -> Any:
+def _by_rows(scores: list[Scores]) -> Scores:
     """Put scores of groups of columns together by their rows."""
     return joined([replace(one, columns=one.rows, column_weights=one.row_weights) for one in scores])
 
@@ -132,7 +131,7 @@ def asked_for(gain: float, error: float) -> bool:
     return gain > GAIN * error
 
 
-def held_rows(rows: int, before: int) -> Any:
+def held_rows(rows: int, before: int) -> Chosen:
     """Say which rows of a batch are held out, bool (rows,): every eighth of the stream."""
     return (np.arange(before, before + rows) % HELD) == HELD - 1
 

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from scipy.optimize import linear_sum_assignment
 
 from drnmf.numerics import Vector
-from drnmf.parameters.checks import check_choice
+from drnmf.parameters.fields import check_choice
 from drnmf.selection.entries import Indices
 
 Measure = Callable[[Vector, Vector], Vector]
@@ -30,7 +30,7 @@ class Known(NamedTuple):
     names: list[str]
 
     @classmethod
-    def of(cls, reference: Any, names: Iterable[Any] | None = None) -> Known:
+    def of(cls, reference: Any, names: Iterable[object] | None = None) -> Known:
         """Take known components out of an array, a frame, or a mapping of names to profiles.
 
         >>> Known.of({"sea": [1.0, 0.0], "soil": [0.5, 0.5]}).names
@@ -203,7 +203,7 @@ def agreement(runs: Sequence[Vector]) -> float:
     return float(np.mean([np.take_along_axis(table, assign(table)[:, None], axis=1).mean() for table in tables]))
 
 
-def as_components(values: Any, what: str) -> Vector:
+def as_components(values: object, what: str) -> Vector:
     """Check that values are a finite matrix with one component per row."""
     try:
         matrix = np.asarray(values, dtype=np.float64)
@@ -216,7 +216,7 @@ def as_components(values: Any, what: str) -> Vector:
     return matrix
 
 
-def _is_frame(values: Any) -> bool:
+def _is_frame(values: object) -> bool:
     """Whether a value has labels as a pandas DataFrame has them."""
     return hasattr(values, "columns") and hasattr(values, "iloc")
 
@@ -229,14 +229,8 @@ def aligned(components: Any, reference: Any, what: str = "the reference") -> Any
     return reference.iloc[:, order]
 
 
-def positions(labels: Sequence[Any], among: Sequence[Any], what: str = "the reference") -> list[int]:
-    """Find where each label stands among others, those of `what`.
-
-    Raises
-    ------
-    ValueError
-        With the labels that are missing there, or that stand there twice.
-    """
+def positions(labels: Sequence[object], among: Sequence[object], what: str = "the reference") -> list[int]:
+    """Find where each label stands among others, those of `what`; what is missing there, or twice, is named."""
     where = {label: j for j, label in enumerate(among)}
     missing = [label for label in labels if label not in where]
     if missing:

@@ -20,15 +20,24 @@ from drnmf.losses.beta import KL, Beta
 from drnmf.losses.interval import Interval, as_interval
 from drnmf.losses.names import as_loss, as_losses, lacks_size
 from drnmf.losses.negative_binomial import NegativeBinomial
-from drnmf.parameters.checks import check_integer
+from drnmf.numerics import Entries, MatrixLike
 from drnmf.parameters.common import Parameters
-from drnmf.parameters.fields import checked
+from drnmf.parameters.fields import check_integer, checked
 from drnmf.parameters.solver import as_solver
 from drnmf.problem.device import place
 from drnmf.problem.problem import Problem, reference_floors
 from drnmf.problem.receive import Received
-from drnmf.problem.weights import Reading
-from drnmf.selection.choose import Candidate, candidates, choose_noise, describe, holds_counts, likeliest, structured
+from drnmf.problem.weights import Reading, WeightsLike
+from drnmf.selection.choose import (
+    Candidate,
+    Rows,
+    candidates,
+    choose_noise,
+    describe,
+    holds_counts,
+    likeliest,
+    structured,
+)
 from drnmf.selection.entries import Facts, bound, counted, facts_of, near_one, sampled, sampled_modes
 from drnmf.selection.folds import HELD_OUT, Fold, check_fraction, count_parameters, mask_seed, too_few_to_hold_out
 from drnmf.selection.likelihood.masses import NegativeBinomialNoise
@@ -41,6 +50,9 @@ from drnmf.solve.settings import ask, check_model, only_compared, reading_of
 
 BETAS = (0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 1.75, 2.0)
 """The grid, from Gamma over Poisson to Gaussian."""
+
+Betas = Iterable[float | str | Loss] | Interval | str | None
+"""What users may name as losses to compare; None leaves it to X."""
 
 LEAST_BETA = 0.1
 """What stands for beta = 0 where X has zeros, under which the Itakura-Saito divergence is infinite."""
@@ -98,7 +110,7 @@ class NoiseProfile:
     best: float | NegativeBinomial
     beta: float
     interval: tuple[float, ...]
-    table: list[dict[str, Any]]
+    table: Rows
     slope: float
     structure: float = math.nan
     notes: tuple[str, ...] = ()
@@ -150,12 +162,12 @@ def _magnified(loss: NegativeBinomial, power: int) -> NegativeBinomial:
 
 def noise_profile(
     model: Parameters,
-    X: Any,
+    X: MatrixLike,
     *,
-    betas: Iterable[float] | Interval | str | None = None,
+    betas: Betas = None,
     held_out: float = HELD_OUT,
-    entry_weight: Any = None,
-    uncertainty: Any = None,
+    entry_weight: WeightsLike = None,
+    uncertainty: WeightsLike = None,
 ) -> NoiseProfile:
     """Compare losses by how likely they make X, each at a factorisation of its own.
 
@@ -200,14 +212,14 @@ def noise_profile(
     return compare_losses(model, X, reading_of(model, entry_weight, uncertainty), betas, held_out)
 
 
-def compare_losses(model: Parameters, X: Any, reading: Reading, betas: Any, held_out: float) -> NoiseProfile:
+def compare_losses(model: Parameters, X: Entries, reading: Reading, betas: Betas, held_out: float) -> NoiseProfile:
     """Open X, and compare losses as `noise_profile` does."""
     solver = as_solver(model.solver)
     placement = place(X, model.device, solver.precision)
-    given = bound(placement.accept(X, "noise_profile", reading))
-    few, columns = _looked_at(given, model, model.column_modes)
+    received = bound(placement.accept(X, "noise_profile", reading))
+    few, columns = _looked_at(received, model, model.column_modes)
     opened, runner = Problem.opened(placement.open(few), few, columns), Runner.of(solver.update, "auto", placement.gpu)
-    return read_noise(opened, model, runner, betas=betas, held_out=held_out, of=given.X.shape)
+    return read_noise(opened, model, runner, betas=betas, held_out=held_out, of=received.X.shape)
 
 
 def read_noise(
@@ -215,7 +227,7 @@ def read_noise(
     model: Parameters,
     runner: Runner,
     *,
-    betas: Any = None,
+    betas: Betas = None,
     held_out: float = HELD_OUT,
     counts: bool | None = None,
     of: tuple[int, int] | None = None,
@@ -235,11 +247,11 @@ def read_noise(
     start = "random" if model.init == "custom" else model.init
     parameters = only_compared(replace(model, tol=loose), MAX_ITER, TOLERANCE, init=start)
     looked_at, columns = _looked_at(opened.given, parameters, opened.columns)
-    given, power = near_one(looked_at)
-    whole, known = of or opened.data.shape, given.known
-    if given is not opened.given:
-        opened = replace(opened, given=given, columns=columns).drawn(given.X)
-    facts, (betas, sized) = facts_of(counted(given)), _without_size(betas)
+    received, power = near_one(looked_at)
+    whole, known = of or opened.data.shape, received.known
+    if received is not opened.given:
+        opened = replace(opened, given=received, columns=columns).drawn(received.X)
+    facts, (betas, sized) = facts_of(counted(received)), _without_size(betas)
     uncounted = facts.unit is None or known
     if sized and uncounted:
         raise ValueError("betas asks for the size of a negative binomial, but X does not hold counts (multiples of u).")
@@ -254,7 +266,7 @@ def read_noise(
     models = (counts or sized or (counts is None and betas is None)) and not uncounted
     with running(problem, runner, parameters, runs) as runner:
         asked = NoiseQuestion(problem, facts, runner, mask_seed(parameters.random_state), fraction, counts)
-        return asked.profile(omega, models, (*_sampled(whole, given.X.shape), *few)).magnified(power)
+        return asked.profile(omega, models, (*_sampled(whole, received.X.shape), *few)).magnified(power)
 
 
 def masks_of(facts: Facts, fraction: float) -> int:
@@ -262,10 +274,10 @@ def masks_of(facts: Facts, fraction: float) -> int:
     return 1 if not fraction else MASKS if facts.count <= SMALL else MASKS // 2
 
 
-def _looked_at(given: Received, model: Parameters, columns: tuple[int, ...]) -> tuple[Received, tuple[int, ...]]:
+def _looked_at(received: Received, model: Parameters, columns: tuple[int, ...]) -> tuple[Received, tuple[int, ...]]:
     """Take some rows and columns of a large X, of the unfolding of a tensor some indices of every mode."""
     rank, seed = check_integer("n_components", model.n_components, 1), mask_seed(model.random_state)
-    return sampled_modes(given, columns, rank, seed) if columns else (sampled(given, rank, seed), ())
+    return sampled_modes(received, columns, rank, seed) if columns else (sampled(received, rank, seed), ())
 
 
 def _sampled(whole: tuple[int, int], some: tuple[int, int]) -> tuple[str, ...]:
@@ -323,17 +335,17 @@ class NoiseQuestion:
 
     def _with_counts(self, folds: list[Fold], seen: list[Problem], runs: list[dict[Loss, Result]]) -> float:
         """Fit Kullback-Leibler, and the negative binomial of the size that scored entries have there."""
-        for part, found in zip(seen, runs, strict=True):
-            if KL not in found:
-                near = found[min(found, key=lambda loss: abs(loss.beta - 1.0))]
-                found[KL] = fit_near(part, self.runner, KL, (near.W, near.H))
+        for part, fitted in zip(seen, runs, strict=True):
+            if KL not in fitted:
+                near = fitted[min(fitted, key=lambda loss: abs(loss.beta - 1.0))]
+                fitted[KL] = fit_near(part, self.runner, KL, (near.W, near.H))
         at = [
-            fold.score(NegativeBinomialNoise(), (found[KL].W, found[KL].H), shrink=True)
-            for fold, found in zip(folds, runs, strict=True)
+            fold.score(NegativeBinomialNoise(), (fitted[KL].W, fitted[KL].H), shrink=True)
+            for fold, fitted in zip(folds, runs, strict=True)
         ]
         sized = NegativeBinomial(float(f"{joined(at).parameter:.4g}"))
-        for part, found in zip(seen, runs, strict=True):
-            found[sized] = fit_near(part, self.runner, sized, (found[KL].W, found[KL].H))
+        for part, fitted in zip(seen, runs, strict=True):
+            fitted[sized] = fit_near(part, self.runner, sized, (fitted[KL].W, fitted[KL].H))
         return sized.size
 
     def _size(self, size: float, fits: dict[Loss, Start]) -> float:
@@ -341,7 +353,7 @@ class NoiseQuestion:
         unit, loss, problem = self.facts.unit, NegativeBinomial(size), self.problem
         assert unit is not None
 
-        def found(of: Problem, X: Any, start: Start) -> tuple[float, Start]:
+        def found(of: Problem, X: Entries, start: Start) -> tuple[float, Start]:
             run = fit_near(of, self.runner, loss, start)
             factors = on_host(of.data, (run.W, run.H))
             everywhere = Fold.of(Received(X), self.facts, 0.0, self.seed)
@@ -423,7 +435,7 @@ class ComparedNoises:
             loss, beta, interval, table, self.slope, self.structure, notes, solutions, counts, unfinished
         )
 
-    def _table(self, facts: Facts) -> list[dict[str, Any]]:
+    def _table(self, facts: Facts) -> Rows:
         compared = compare(self.scores)
         return [
             {
@@ -440,15 +452,15 @@ class ComparedNoises:
         ]
 
 
-def _without_size(betas: Any) -> tuple[Any, bool]:
+def _without_size(betas: Betas) -> tuple[Betas, bool]:
     """Take the negative binomial of a size yet to be found out of the betas, and say whether it was among them."""
     if not lacks_size(betas):
         return betas, False
-    several = betas if isinstance(betas, Iterable) and not isinstance(betas, str) else (betas,)
+    several = betas if isinstance(betas, Iterable) and not isinstance(betas, str) else ()
     return tuple(loss for loss in several if not lacks_size(loss)) or (1.0,), True
 
 
-def losses_to_try(betas: Any, facts: Facts) -> Omega:
+def losses_to_try(betas: Betas, facts: Facts) -> Omega:
     """List the beta-divergences to compare, in the order of their betas."""
     if betas is None:
         return tuple(Beta(LEAST_BETA if beta == 0 and facts.zeros else beta) for beta in BETAS)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
 from drnmf.backends.tiles import sample_residuals
 from drnmf.losses.beta import FROBENIUS
 from drnmf.losses.huber import Huber
+from drnmf.numerics import Array, Entries
 from drnmf.parameters.common import Parameters
 from drnmf.parameters.solver import as_solver
 from drnmf.problem.device import place
@@ -32,7 +32,7 @@ SMALLEST = 1e-6
 """Of the mean of X: residuals below it are those of an exact fit."""
 
 
-def huber_delta(model: Parameters, X: Any, reading: Reading) -> float:
+def huber_delta(model: Parameters, X: Entries, reading: Reading) -> float:
     """Find delta of Huber's loss, in the unit of X: 1.345 standard deviations of the residuals of its own fit.
 
     The first delta is that of a fit under beta = 2. Runs under it begin at several starts, because one often gives a
@@ -41,8 +41,8 @@ def huber_delta(model: Parameters, X: Any, reading: Reading) -> float:
     """
     asked = replace(only_compared(model, 300, 1e-5), n_init=HUBER_STARTS, verbose=0)
     placement = place(X, asked.device, as_solver(asked.solver).precision)
-    given = placement.receive(asked, X, True, replace(reading, negatives="raise"))
-    problem = problem_of(asked, placement.open(given), (FROBENIUS,), given, np.ones(1))
+    received = placement.receive(asked, X, True, replace(reading, negatives="raise"))
+    problem = problem_of(asked, placement.open(received), (FROBENIUS,), received, np.ones(1))
     with running(problem, Runner.of("auto", "auto"), asked, ROUNDS) as runner:
         starts = list(runner.starts)
         result, delta = solve([problem.begun(starts[0])], runner)[0], 0.0
@@ -57,7 +57,7 @@ def huber_delta(model: Parameters, X: Any, reading: Reading) -> float:
     return delta / problem.data.scale
 
 
-def _delta(problem: Problem, W: Any, H: Any) -> float:
+def _delta(problem: Problem, W: Array, H: Array) -> float:
     """1.345 standard deviations of the residuals, in the unit of the data."""
     middle = float(np.median(sample_residuals(problem.data, W, H)))
     return max(DEVIATIONS * MEDIAN * middle, SMALLEST * problem.data.mean)

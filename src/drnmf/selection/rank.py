@@ -11,13 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any
 
 from drnmf.losses.base import Loss
 from drnmf.losses.names import as_loss
-from drnmf.parameters.checks import check_integer
+from drnmf.numerics import MatrixLike
 from drnmf.parameters.common import Parameters
-from drnmf.selection.choose import Tried, differences, why_rank
+from drnmf.parameters.fields import check_integer
+from drnmf.problem.weights import WeightsLike
+from drnmf.selection.choose import Rows, Tried, differences, why_rank
 from drnmf.selection.entries import ONE_COMPONENT, one_component
 from drnmf.selection.folds import HELD_OUT, check_fraction, mask_seed
 from drnmf.selection.noise import NoiseProfile
@@ -52,21 +53,21 @@ class RankProfile:
 
     best: int
     loss: Loss
-    table: list[dict[str, Any]]
+    table: Rows
     noise: NoiseProfile | None
     notes: tuple[str, ...] = ()
 
 
 def rank_profile(
     model: Parameters,
-    X: Any,
+    X: MatrixLike,
     *,
     ranks: int | Iterable[int] | None = 10,
     held_out: float = HELD_OUT,
     n_masks: int = RUNS_PER_RANK,
     counts: bool | None = None,
-    entry_weight: Any = None,
-    uncertainty: Any = None,
+    entry_weight: WeightsLike = None,
+    uncertainty: WeightsLike = None,
 ) -> RankProfile:
     """Compare numbers of components by how well they predict entries that were left out.
 
@@ -139,7 +140,7 @@ def profile_ranks(study: Study, ask: Question) -> RankProfile:
     return RankProfile(best, judge, _rows(table), noise, (*said, why_rank(table)))
 
 
-def _one_loss(betas: Any) -> Loss:
+def _one_loss(betas: object) -> Loss:
     """Return the loss under which ranks are compared, which must be one."""
     losses = [betas] if isinstance(betas, str) or not isinstance(betas, Iterable) else list(betas)
     if len(losses) != 1:
@@ -150,13 +151,6 @@ def _one_loss(betas: Any) -> Loss:
 def check_ranks(ranks: int | Iterable[int] | None, shape: tuple[int, int]) -> tuple[int, ...]:
     """Turn what a user wrote for ranks into increasing integers that X can tell apart; None is 2 to 30.
 
-    Raises
-    ------
-    ValueError
-        For numbers that are none, below one or above min(m, n), an empty or reversed range.
-
-    Examples
-    --------
     >>> check_ranks(None, (100, 12))
     (2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12)
     """
@@ -165,16 +159,16 @@ def check_ranks(ranks: int | Iterable[int] | None, shape: tuple[int, int]) -> tu
         ranks = range(min(2, most), min(MOST_RANKS, most) + 1)
     if not isinstance(ranks, Iterable):
         ranks = range(1, min(check_integer("ranks", ranks, 1), most) + 1)
-    given = list(ranks)
-    if not given:
+    several = list(ranks)
+    if not several:
         raise ValueError(f"ranks={ranks!r} names no rank: write the smallest first, for example range(2, 9).")
-    listed = sorted({check_integer("ranks", rank, 1) for rank in given})
+    listed = sorted({check_integer("ranks", rank, 1) for rank in several})
     if listed[-1] > most:
         raise ValueError(f"ranks holds {listed[-1]}, but X of {shape[0]} x {shape[1]} has at most {most} components.")
     return tuple(listed)
 
 
-def _rows(table: list[Tried]) -> list[dict[str, Any]]:
+def _rows(table: list[Tried]) -> Rows:
     """Write the ranks as rows of a table."""
     return [
         {"rank": one.rank, **row, "criterion": one.criterion, "bic": one.bic, "aic": one.aic}

@@ -5,8 +5,6 @@ Rows may be much heavier than the others: hypermutated samples, deep libraries.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import scipy.sparse as sp
 
@@ -16,8 +14,8 @@ from drnmf.losses.base import Omega
 from drnmf.losses.beta import KL
 from drnmf.losses.interval import Interval
 from drnmf.losses.negative_binomial import NegativeBinomial
-from drnmf.numerics import Vector
-from drnmf.parameters.checks import check_choice
+from drnmf.numerics import Entries, Vector
+from drnmf.parameters.fields import check_choice
 from drnmf.problem.receive import Received
 from drnmf.selection.entries import facts_of
 
@@ -31,7 +29,7 @@ _LARGEST = 1e18
 """Largest mean that the Poisson generator takes."""
 
 
-def resampling_for(given: Received, losses: Omega | Interval, counts: bool | None, said: bool) -> str | None:
+def resampling_for(received: Received, losses: Omega | Interval, counts: bool | None, said: bool) -> str | None:
     """Choose what each run sees, by what is known of counts: what the user says, the loss, or the noise.
 
     Whole numbers under a loss of counts are drawn as counts, whether the loss was given or found: among rows drawn anew
@@ -39,17 +37,17 @@ def resampling_for(given: Received, losses: Omega | Interval, counts: bool | Non
 
     Parameters
     ----------
-    given : X and the weights of its entries
+    received : X and the weights of its entries
     losses : what runs are fitted under
     counts : whether X holds counts, by the user; None lets the data say
     said : whether the noise says that it does
     """
-    if given.known:
+    if received.known:
         return UNCERTAINTY
     said = said or _of_counts(losses)
-    if (said if counts is None else counts) and facts_of(given.X).unit == 1.0:
+    if (said if counts is None else counts) and facts_of(received.X).unit == 1.0:
         return POISSON
-    return None if given.observed is not None else BOOTSTRAP
+    return None if received.observed is not None else BOOTSTRAP
 
 
 def _of_counts(losses: Omega | Interval) -> bool:
@@ -59,37 +57,20 @@ def _of_counts(losses: Omega | Interval) -> bool:
     return any(loss == KL or isinstance(loss, NegativeBinomial) for loss in losses)
 
 
-def seen_by_run(given: Received, how: str | None, factors: Vector | None, seed: int) -> Any:
-    """Return what a run sees of X: drawn again by its uncertainties, rows scaled down, or counts or rows drawn again.
+def seen_by_run(received: Received, how: str | None, factors: Vector | None, seed: int) -> Entries:
+    """Return what a run sees of X: entries drawn again, rows scaled down by factors, then counts or rows drawn again.
 
-    Parameters
-    ----------
-    given : X and the weights of its entries, bound to it
-    how : "uncertainty", "poisson", "bootstrap", or None for X itself
-    factors : of the rows, None where they are kept
-    seed : int
+    `how` is "uncertainty", "poisson", "bootstrap", or None for X itself.
     """
-    assert not isinstance(given.observed, HeldOut)
-    X = redrawn(given.X, given.observed, seed) if how == UNCERTAINTY else given.X
+    assert not isinstance(received.observed, HeldOut)
+    X = redrawn(received.X, received.observed, seed) if how == UNCERTAINTY else received.X
     X = X if factors is None else scaled_rows(X, factors)
     return resampled(X, how, seed) if how in RESAMPLINGS else X
 
 
-def resampled(X: Any, how: str, seed: int) -> Any:
-    """Draw another X from a seed.
+def resampled(X: Entries, how: str, seed: int) -> Entries:
+    """Draw another X from a seed: "poisson", counts with X as their mean, or "bootstrap", rows of X with replacement.
 
-    Parameters
-    ----------
-    X : array or SciPy sparse matrix of shape (m, n)
-    how : "poisson" - counts with X as their mean; "bootstrap" - m rows of X drawn with replacement
-    seed : int
-
-    Returns
-    -------
-    drawn : like X
-
-    Examples
-    --------
     >>> resampled(np.array([[0.0, 4.0]]), "bootstrap", 0).tolist()
     [[0.0, 4.0]]
     """
@@ -110,17 +91,11 @@ def resampled(X: Any, how: str, seed: int) -> Any:
     return again
 
 
-def redrawn(X: Any, observed: Observed | None, seed: int) -> Any:
+def redrawn(X: Entries, observed: Observed | None, seed: int) -> Entries:
     """Draw X + U z with z normal, cut off at zero unless X goes below it; U = 1 / sqrt(weight), none without weight.
 
-    Parameters
-    ----------
-    X : array or SciPy sparse matrix of shape (m, n), of which what is stored is drawn
-    observed : the weights of its entries, None where each is one
-    seed : int
+    Of a sparse X what is stored is drawn.
 
-    Examples
-    --------
     >>> from drnmf.backends.observed import Entries
     >>> redrawn(np.full((1, 2), 5.0), Entries(np.array([[1e16, 0.0]])), 0).round(6).tolist()
     [[5.0, 5.0]]
@@ -140,7 +115,7 @@ def redrawn(X: Any, observed: Observed | None, seed: int) -> Any:
     return entries
 
 
-def cap_factors(X: Any) -> Vector | None:
+def cap_factors(X: Entries) -> Vector | None:
     """Compute by what every row of X (m, n) is multiplied so that none is too heavy; None where none is.
 
     >>> cap_factors(np.array([[1.0], [1.0], [40.0]])).tolist()
@@ -152,7 +127,7 @@ def cap_factors(X: Any) -> Vector | None:
     return factors if bool((factors < 1.0).any()) else None
 
 
-def scaled_rows(X: Any, factors: Vector) -> Any:
+def scaled_rows(X: Entries, factors: Vector) -> Entries:
     """Multiply the rows of X by factors; counts stay counts.
 
     >>> scaled_rows(np.array([[4.0, 3.0]]), np.array([0.5])).tolist()

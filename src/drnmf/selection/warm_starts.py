@@ -15,8 +15,8 @@ import scipy.sparse as sp
 from drnmf.algorithms.initialize import Start, successive_projection
 from drnmf.algorithms.result import Result
 from drnmf.backends.base import Data
+from drnmf.backends.modes import column_products
 from drnmf.backends.parted import rowwise
-from drnmf.backends.products import column_products
 from drnmf.losses.base import Loss, Omega
 from drnmf.numerics import factor_floor, positive_scale
 from drnmf.objective.objective import Objective
@@ -44,8 +44,8 @@ _ITERATIONS, _TOLERANCE = 50, 1e-3
 def fit_all(problem: Problem, runner: Runner, loss: Loss, starts: list[Start]) -> list[Result]:
     """Fit a loss alone from every start."""
     alone = problem.alone(loss.scaled(problem.units.scale))
-    found = solve([alone.begun(alone.inside(start)) for start in starts], runner.alone())
-    return [alone.back(result) for result in found]
+    results = solve([alone.begun(alone.inside(start)) for start in starts], runner.alone())
+    return [alone.back(result) for result in results]
 
 
 def fit_near(problem: Problem, runner: Runner, loss: Loss, start: Start) -> Result:

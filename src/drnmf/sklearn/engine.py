@@ -8,20 +8,20 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from sklearn.utils import check_random_state
 
 from drnmf.algorithms.initialize import Start, start
 from drnmf.algorithms.loop import Callback, Control
 from drnmf.algorithms.result import Progress, Result
 from drnmf.algorithms.updates.newton import Newton
 from drnmf.algorithms.updates.table import as_rule
-from drnmf.algorithms.weights import Fixed
 from drnmf.backends.base import losses_of
-from drnmf.backends.single_blas import single_blas
+from drnmf.backends.core import single_blas
 from drnmf.losses.beta import Beta
 from drnmf.numerics import ENCODE_ITERATIONS, ENCODE_TOLERANCE, HALS_WINDOW, Array, Vector
 from drnmf.objective.objective import Objective
 from drnmf.objective.penalties import L1, L2
-from drnmf.objective.penalty import Penalties, Penalty, Setting, without_zeros
+from drnmf.objective.penalty import Penalties, Penalty, Setting
 from drnmf.problem.device import Placement, as_numpy, place, replaced
 from drnmf.problem.problem import Problem
 from drnmf.problem.row_weights import row_weights, with_rows_weighted
@@ -75,9 +75,11 @@ class Settings:
     @property
     def penalties(self) -> tuple[Penalty, ...]:
         """The elastic net as penalties of this package."""
-        pairs = zip("WH", self.l1, self.l2, strict=True)
-        both = [(L1(a, side, scaled=True), L2(b, side, scaled=True)) for side, a, b in pairs]
-        return without_zeros(term for pair in both for term in pair)
+        found: list[Penalty] = []
+        for side, l1, l2 in zip("WH", self.l1, self.l2, strict=True):
+            found += [L1(l1, side, scaled=True)] if l1 else []
+            found += [L2(l2, side, scaled=True)] if l2 else []
+        return tuple(found)
 
 
 @dataclass(frozen=True)
@@ -107,10 +109,10 @@ def factorise(X: Any, W: Any, H: Any, settings: Settings, sample_weight: Any = N
         problem = Problem.opened(placement.open(given), given).asked(
             rank, (Beta(settings.beta),), references=np.ones(1), penalties=settings.penalties, zeros="floor"
         )
-    begins = start(problem.data, rank, "custom", np.random.RandomState(0), W, H, _units(problem))
-    runner = _runner(settings, placement.gpu, problem, begins)
+    begins = start(problem.data, rank, "custom", check_random_state(None), W, H, _units(problem))  # draws nothing
     with single_blas():
-        (run,) = solve([problem.begun(begins)], runner)
+        until = _until(settings, problem, begins)
+        (run,) = solve([problem.begun(begins)], _runner(settings, placement.gpu, problem), overwrite=True, until=until)
         run = problem.with_zeros(problem.unobserved.cleared(problem.data, run), overwrite=True)
     found = _handed_back(placement, problem, problem.back(problem.completed(run)))
     if rows is not None and not rows.all():
@@ -128,27 +130,30 @@ def _handed_back(placement: Placement, problem: Problem, run: Result) -> Factors
     return Factors(placement.hand_back(W), placement.hand_back(run.H), float(run.losses[0]), run.n_iter)
 
 
-def _runner(settings: Settings, gpu: bool, problem: Problem, begins: Start) -> Runner:
-    """The rule, and when it is over.
-
-    Coordinate descent stops by the rule of this package, at a multiple of tol, or where the fit is exact but for tol.
-    Under "mu" it is scikit-learn's rule: by how much the error has fallen in ten iterations, relative to that of the
-    start.
-    """
-    rule, told = as_rule("auto", gpu), both(settings.callback, _said(settings))
-    if settings.solver == "cd":
-        control = Control(max_iter=settings.max_iter, tol=_FALL * settings.tol, fraction=HALS_WINDOW)
-        told = both(told, _exact(settings.tol) if settings.tol > 0 else None)
-    else:
+def _runner(settings: Settings, gpu: bool, problem: Problem) -> Runner:
+    """The rule, and how far it goes: coordinate descent stops by the rule of this package, at a multiple of tol."""
+    rule = as_rule("auto", gpu)
+    control = Control(max_iter=settings.max_iter, tol=_FALL * settings.tol, fraction=HALS_WINDOW)
+    if settings.solver == "mu":
         assert isinstance(rule, Newton)
         # beta = 2 alone too, so that a fit is continuous in beta, as multiplicative steps are
         rule = replace(rule, alone=None, delay=_FIRST, plain=_FIRST // 2)
         control = Control(max_iter=settings.max_iter, tol=0.0)
-        if settings.tol > 0:
-            first = problem.units.losses(losses_of(problem.data, begins[0], begins[1], problem.omega), problem.omega)
-            told = both(told, _stalled(_error(first), settings.tol))
-    runner = replace(Runner.of(rule, Fixed()), stage="fit", callback=told)
-    return replace(runner, budget=Budget(control, 1, units=problem.units))
+    budget, told = Budget(control, 1, units=problem.units), both(settings.callback, _said(settings))
+    return replace(Runner.of(rule, "fixed"), budget=budget, callback=told)
+
+
+def _until(settings: Settings, problem: Problem, begins: Start) -> Callback | None:
+    """What else ends a run; errors are only compared with one another, so they may be in the unit of the data.
+
+    Coordinate descent ends where the fit is exact but for tol. Under "mu" it is scikit-learn's rule: by how much the
+    error has fallen in ten iterations, relative to that of the start.
+    """
+    if settings.tol <= 0:
+        return None
+    if settings.solver == "cd":
+        return _exact(settings.tol)
+    return _stalled(_error(losses_of(problem.data, begins[0], begins[1], problem.omega)), settings.tol)
 
 
 def _error(losses: Vector) -> float:

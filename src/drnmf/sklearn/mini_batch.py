@@ -56,6 +56,7 @@ class MiniBatchNMF(Translated, Shares, decomposition.MiniBatchNMF):  # type: ign
     True
     """
 
+    _weights: Any = None  # of the rows, while they are fitted
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         **decomposition.MiniBatchNMF._parameter_constraints,
         "device": [str, None],
@@ -92,14 +93,12 @@ class MiniBatchNMF(Translated, Shares, decomposition.MiniBatchNMF):  # type: ign
         self.device = device
 
     @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
-    def fit_transform(self, X: Any, y: Any = None, W: Any = None, H: Any = None) -> Array:
+    def fit_transform(self, X: Any, y: Any = None, W: Any = None, H: Any = None, sample_weight: Any = None) -> Array:
         """Fit, and return W.
 
         Parameters
         ----------
-        X : array or sparse matrix of shape (m, n), nonnegative
-        y : ignored
-        W, H : the start, with ``init="custom"``
+        X, y, W, H, sample_weight : as in `fit`
 
         Returns
         -------
@@ -108,12 +107,32 @@ class MiniBatchNMF(Translated, Shares, decomposition.MiniBatchNMF):  # type: ign
         here = validate_data(self, on_host(X), **FORMS)
         here = here.tocsr() if hasattr(here, "tocsr") else here  # rows are taken from it
         check_non_negative(here, "MiniBatchNMF (input X)")
-        fitted = self._in_batches if here.shape[0] > self.batch_size else self._at_once
-        W, self.components_, self.n_iter_, self.n_steps_ = fitted(here, W, H)
-        loss = _stream().with_zeros(here, W, self.components_, self._settings())
+        rows = engine().row_weights(here, sample_weight)
+        if rows is not None and not rows.all():
+            W = self._fitted_to_some(here, W, H, rows)
+        else:
+            W = self._fitted_rows(here, W, H, rows)
         self.n_components_ = self.components_.shape[0]
-        self.reconstruction_err_ = math.sqrt(2.0 * loss)
         self.shares_ = shares_of(W, self.components_)
+        return W
+
+    def _fitted_rows(self, X: Any, W: Any, H: Any, rows: Any) -> Array:
+        """Fit rows of positive weights, None where each counts once."""
+        self._weights = rows
+        fitted = self._in_batches if X.shape[0] > self.batch_size else self._at_once
+        try:
+            W, self.components_, self.n_iter_, self.n_steps_ = fitted(X, W, H)
+        finally:
+            self._weights = None
+        self.reconstruction_err_ = math.sqrt(2.0 * _stream().with_zeros(X, W, self.components_, self._settings(), rows))
+        return W
+
+    def _fitted_to_some(self, X: Any, W: Any, H: Any, rows: Any) -> Array:
+        """Leave out rows that do not count, and find their W under the components of the others."""
+        some = np.flatnonzero(rows)
+        found = self._fitted_rows(X[some], None if W is None else np.asarray(W)[some], H, rows[some])
+        W = self._solve_W(X, self.components_, 0)
+        W[some] = found
         return W
 
     def transform(self, X: Any) -> Array:
@@ -133,11 +152,12 @@ class MiniBatchNMF(Translated, Shares, decomposition.MiniBatchNMF):  # type: ign
     def _check_params(self, X: Any) -> None:
         super()._check_params(X)
         self._state: StreamState | None = None
-        self._rows = X.shape[0]
+        self._rows, self._next = X.shape[0], 0
         self._costs: list[float] = []
 
     def _in_batches(self, X: Any, W: Any, H: Any) -> tuple[Array, Array, int, int]:
-        found: tuple[Array, Array, int, int] = self._fit_transform(X, W, H)
+        self._checked(X)
+        found: tuple[Array, Array, int, int] = self._fit_transform(X, *self._completed(X, W, H))
         return found
 
     def _minibatch_step(self, X: Any, W: Any, H: Any, update_H: bool) -> float:
@@ -146,8 +166,11 @@ class MiniBatchNMF(Translated, Shares, decomposition.MiniBatchNMF):  # type: ign
         settings = self._settings()
         new = self._state is not None and self._state.rows < self._rows  # a start says less than a projection
         first = self._solve_W(X, H, 0) if self.fresh_restarts else None if new else W
-        stream = _stream()
-        step = stream.take(self._state, X, first, H, settings, stream.half_life(self._batch_size, self._rho))
+        stream, rows = _stream(), slice(self._next, self._next + X.shape[0])
+        forget, weights = stream.half_life(self._batch_size, self._rho), None
+        if self._weights is not None:
+            self._next, weights = rows.stop % self._rows, self._weights[rows]
+        step = stream.take(self._state, X, first, H, settings, forget, weights)
         self._state, H[:] = step.state, step.H
         if W is not None:
             W[:] = step.W
@@ -178,7 +201,7 @@ class MiniBatchNMF(Translated, Shares, decomposition.MiniBatchNMF):  # type: ign
     def _at_once(self, X: Any, W: Any, H: Any) -> tuple[Array, Array, int, int]:
         """Fit one batch that holds all rows: a stream would say the same of H again and again."""
         self._checked(X)
-        W, H = self._check_w_h(X, W, H, True)
+        W, H = self._check_w_h(X, *self._completed(X, W, H), True)
         settings = self._settings()
         self._ewa_cost = self._ewa_cost_min = None
         self._no_improvement, before, rows = 0, [H], X.shape[0]
@@ -192,7 +215,7 @@ class MiniBatchNMF(Translated, Shares, decomposition.MiniBatchNMF):  # type: ign
                 self._minibatch_convergence(X, cost, now, before.pop(0), rows, progress.iteration - 1, self.max_iter)
             )
 
-        found = engine().factorise(X, W, H, replace(settings, tol=0.0, verbose=0, callback=over))
+        found = engine().factorise(X, W, H, replace(settings, tol=0.0, verbose=0, callback=over), self._weights)
         self._warn_of_the_limit(found.n_iter)
         W = self._solve_W(X, found.H, 0) if self.fresh_restarts else found.W
         return W, found.H, found.n_iter, found.n_iter

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from sklearn import decomposition
@@ -28,6 +28,23 @@ FORMS: dict[str, Any] = {"accept_sparse": ("csr", "csc"), "dtype": [np.float64, 
 
 class Translated:
     """What the estimators here share: scikit-learn's parameters as settings of the engine."""
+
+    def fit(self: Any, X: Any, y: Any = None, W: Any = None, H: Any = None, sample_weight: Any = None) -> Any:
+        """Factorise X as W H.
+
+        Parameters
+        ----------
+        X : array or sparse matrix of shape (m, n), nonnegative
+        y : ignored
+        W, H : the start, with ``init="custom"``; one alone will do
+        sample_weight : (m,), how much every row counts, >= 0
+
+        Returns
+        -------
+        self : the fitted estimator
+        """
+        self.fit_transform(X, W=W, H=H, sample_weight=sample_weight)
+        return self
 
     def _settings(self: Any) -> Settings:
         alpha = np.array([self.alpha_W, self.alpha_W if self.alpha_H == "same" else self.alpha_H])
@@ -61,6 +78,16 @@ class Translated:
         root = math.ldexp(1.0, max(math.frexp(size)[1] // 2, -500))  # a power of two: nothing is rounded
         W, H = super()._check_w_h(X / root / root, W, H, update_H)  # type: ignore[misc]
         return W * root, H * root
+
+    def _completed(self: Any, X: Any, W: Any, H: Any) -> tuple[Any, Any]:
+        """Find the factor that was not given, where only the other one was."""
+        if self.init != "custom" or (W is None) == (H is None):
+            return W, H
+        if W is None:
+            H = check_array(H, dtype=X.dtype, ensure_non_negative=True)
+            return engine().contributions(X, H, self._settings()), H
+        W = check_array(W, dtype=X.dtype, ensure_non_negative=True)
+        return W, np.ascontiguousarray(engine().contributions(X.T, W.T, self._settings()).T)
 
     def _warn_of_the_limit(self: Any, n_iter: int) -> None:
         if n_iter == self.max_iter and self.tol > 0:
@@ -132,23 +159,6 @@ class NMF(Translated, Shares, decomposition.NMF):  # type: ignore[misc]
         )  # fmt: skip
         self.device = device
 
-    def fit(self, X: Any, y: Any = None, W: Any = None, H: Any = None, sample_weight: Any = None) -> Self:
-        """Factorise X as W H.
-
-        Parameters
-        ----------
-        X : array or sparse matrix of shape (m, n), nonnegative
-        y : ignored
-        W, H : the start, with ``init="custom"``; one alone will do
-        sample_weight : (m,), how much every row counts, >= 0
-
-        Returns
-        -------
-        self : the fitted estimator
-        """
-        self.fit_transform(X, W=W, H=H, sample_weight=sample_weight)
-        return self
-
     @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
     def fit_transform(self, X: Any, y: Any = None, W: Any = None, H: Any = None, sample_weight: Any = None) -> Array:
         """Fit, and return W.
@@ -204,16 +214,6 @@ class NMF(Translated, Shares, decomposition.NMF):  # type: ignore[misc]
             back = np.argsort(order)
             return found.W[:, back], found.H[back], found.n_iter, found.loss
         return found.W, found.H, found.n_iter, found.loss
-
-    def _completed(self, X: Any, W: Any, H: Any) -> tuple[Any, Any]:
-        """Find the factor that was not given, where only the other one was."""
-        if self.init != "custom" or (W is None) == (H is None):
-            return W, H
-        if W is None:
-            H = check_array(H, dtype=X.dtype, ensure_non_negative=True)
-            return engine().contributions(X, H, self._settings()), H
-        W = check_array(W, dtype=X.dtype, ensure_non_negative=True)
-        return W, np.ascontiguousarray(engine().contributions(X.T, W.T, self._settings()).T)
 
 
 def on_host(X: Any) -> Any:

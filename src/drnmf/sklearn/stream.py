@@ -10,12 +10,13 @@ import numpy as np
 
 from drnmf.algorithms.weights import Fixed
 from drnmf.backends.base import Data, losses_of
-from drnmf.backends.single_blas import single_blas
+from drnmf.backends.core import single_blas
 from drnmf.estimators.streaming import opened
 from drnmf.losses.beta import Beta
-from drnmf.numerics import AT_FLOOR, Array, factor_floor, rise_tolerance
+from drnmf.numerics import AT_FLOOR, Array, Vector, factor_floor, rise_tolerance
 from drnmf.objective.penalty import Penalties, Setting
 from drnmf.problem.device import as_numpy, place
+from drnmf.problem.row_weights import with_rows_weighted
 from drnmf.problem.units import Units
 from drnmf.problem.weights import Reading
 from drnmf.sklearn.engine import Settings
@@ -39,7 +40,9 @@ class Step:
     cost: float
 
 
-def take(state: StreamState | None, X: Any, W: Any, H: Any, settings: Settings, forget: float | None) -> Step:
+def take(
+    state: StreamState | None, X: Any, W: Any, H: Any, settings: Settings, forget: float | None, rows: Vector | None
+) -> Step:
     """Take a batch of rows into account.
 
     Parameters
@@ -48,8 +51,9 @@ def take(state: StreamState | None, X: Any, W: Any, H: Any, settings: Settings, 
     X : the batch, checked
     W : where the search for its W begins, None where that is not known
     forget : the half-life of rows; None where they fade as slowly as they may
+    rows : the weight of each, None where each counts once
     """
-    data = _opened(X, settings, state)
+    data = _opened(X, settings, state, rows)
     units, policy = Units(data.scale, np.ones(1)), Fixed()
     omega = units.omega((Beta(settings.beta),))
     floor = factor_floor(data.mean, H.shape[0])
@@ -75,9 +79,9 @@ def half_life(rows: int, kept: float) -> float | None:
     return rows * math.log(0.5) / math.log(kept) if kept > 0.0 else 1e-3 * rows
 
 
-def with_zeros(X: Any, W: Array, H: Array, settings: Settings) -> float:
+def with_zeros(X: Any, W: Array, H: Array, settings: Settings, rows: Vector | None) -> float:
     """Write zeros for what is at the floor of H, where the loss does not rise by it, and return that loss."""
-    data = _opened(X, settings, None)
+    data = _opened(X, settings, None, rows)
     units = Units(data.scale)
     omega = units.omega((Beta(settings.beta),))
     A, B = np.asfortranarray(W * units.left), H * units.right
@@ -89,6 +93,6 @@ def with_zeros(X: Any, W: Array, H: Array, settings: Settings) -> float:
     return float(units.losses(loss, omega)[0])
 
 
-def _opened(X: Any, settings: Settings, state: StreamState | None) -> Data:
-    placement = place(X, settings.device, "float32")
-    return opened(placement, placement.accept(X, settings.name, Reading()), state)
+def _opened(X: Any, settings: Settings, state: StreamState | None, rows: Vector | None) -> Data:
+    placement, reading = place(X, settings.device, "float32"), Reading(entry_weight=with_rows_weighted(rows))
+    return opened(placement, placement.accept(X, settings.name, reading), state)

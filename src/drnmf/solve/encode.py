@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 from drnmf.algorithms.updates.base import Parts
 from drnmf.algorithms.updates.monotone import Monotone
 from drnmf.algorithms.updates.newton import Newton
-from drnmf.algorithms.updates.on_simplex import ahead_on_simplex
+from drnmf.algorithms.updates.simplex_steps import ahead_on_simplex
 from drnmf.algorithms.updates.steps import packed, packed_product, quadratic_step, shared_step
 from drnmf.backends.base import Ask, Data, Observed, in_unit
+from drnmf.backends.core import single_blas
 from drnmf.backends.entries import check_structure
 from drnmf.backends.observed import stores, weigh
 from drnmf.backends.open import open_data
-from drnmf.backends.single_blas import single_blas
 from drnmf.losses.base import Omega, need_nonzeros_only
 from drnmf.numerics import (
     AT_FLOOR,
@@ -39,7 +39,7 @@ from drnmf.numerics import (
 )
 from drnmf.objective.constraints import normalised
 from drnmf.objective.objective import Objective
-from drnmf.objective.penalty import Bound, Penalties, Tilt
+from drnmf.objective.penalty import BlockPenalties, Bound, Penalties
 from drnmf.problem.check import check_entries, check_zeros
 from drnmf.problem.device import as_numpy
 from drnmf.problem.units import Units, divided
@@ -95,12 +95,8 @@ class Encoder:
         return replace(self, components=self.components[:, columns])
 
     def rows(self, data: Data, first_row: int = 0, first: Array | None = None) -> Array:
-        """Compute W for rows that a backend holds already.
+        """Compute W for rows that a backend holds already, the first of them numbered for messages.
 
-        Parameters
-        ----------
-        data : the rows
-        first_row : their first, for messages
         first : (rows, r), where to begin, with X on a host; its zeros stay zero
         """
         check_zeros(data, self.objective.omega, self.zeros, first_row)
@@ -153,44 +149,66 @@ def encode(
         does not depend on the others
     held : whether zeros of `first` stay zero, with X on a host
     """
-    settings = {"H": H, "objective": objective, "weights": weights, "max_iter": max_iter, "tol": tol, "sums": sums}
-    settings |= {"first": first, "curved": curved, "held": held and first is not None}
-    return data.map_rows(partial(_encoded, settings), H.shape[0]).T
+    rows = _Rows(H, objective, weights, max_iter, tol, sums, first, curved, held and first is not None)
+    return data.map_rows(rows, H.shape[0]).T
 
 
-def _encoded(settings: dict[str, Any], data: Data) -> Array:
-    return _encode(data, **settings)
+@dataclass(frozen=True)
+class _Rows:
+    """What `encode` was asked, as a function of the rows of one Data: W' (r, rows)."""
 
+    H: Array
+    objective: Objective
+    weights: Vector
+    max_iter: int
+    tol: float
+    sums: bool
+    first: Array | None
+    curved: bool | None
+    held: bool
 
-def _encode(
-    data: Data,
-    H: Array,
-    objective: Objective,
-    weights: Vector,
-    max_iter: int,
-    tol: float,
-    sums: bool,
-    first: Array | None,
-    curved: bool | None,
-    held: bool,
-) -> Array:
-    """W' (r, rows) of the rows of one Data."""
-    r = H.shape[0]
-    G: Array = data.space.put(H).T
-    if first is None:
-        level = np.full(data.shape[0], 1.0 / r) if sums else level_of(data, G, objective.mean)
-        first = np.repeat(level.astype(data.dtype)[None, :], r, axis=0)
-    A: Array = data.T.space.put(first)
-    support = A > 0 if held else None
-    xp, step = namespace(A), _step(data.T, G, A, objective, weights, sums, curved, support)
-    active, tol = xp.amax(A, axis=0) > 0, tol or ENCODE_TOLERANCE
-    for _ in range(-(-min(max_iter, ENCODE_ITERATIONS) // step.sweeps)):
-        stepped, left = step(A)
-        A = data.T.space.put(xp.where(active, stepped, A))
-        active &= left > tol * xp.amax(stepped, axis=0)
-        if not active.any():
-            break
-    return step.with_zeros(A)
+    def __call__(self, data: Data) -> Array:
+        r, first = self.H.shape[0], self.first
+        G: Array = data.space.put(self.H).T
+        if first is None:
+            level = np.full(data.shape[0], 1.0 / r) if self.sums else level_of(data, G, self.objective.mean)
+            first = np.repeat(level.astype(data.dtype)[None, :], r, axis=0)
+        A: Array = data.T.space.put(first)
+        xp, step = namespace(A), self._step(data.T, G, A)
+        active, tol = xp.amax(A, axis=0) > 0, self.tol or ENCODE_TOLERANCE
+        for _ in range(-(-min(self.max_iter, ENCODE_ITERATIONS) // step.sweeps)):
+            stepped, left = step(A)
+            A = data.T.space.put(xp.where(active, stepped, A))
+            active &= left > tol * xp.amax(stepped, axis=0)
+            if not active.any():
+                break
+        return step.with_zeros(A)
+
+    def _step(self, side: Data, G: Array, first: Array) -> _Alone | _Cycle:
+        """The steps of all rows, each on its own; one product with X is enough under beta = 2 alone."""
+        objective, sums, curved = self.objective, self.sums, self.curved
+        omega, coefficients = objective.omega, objective.coefficients(self.weights)
+        support = first > 0 if self.held else None
+        penalties = _penalties_of_rows(side, G, objective, self.weights)
+        if [loss.free_part for loss in omega] != ["gram"]:
+            floor = EPS / G.shape[1] if sums else EPS * namespace(first).amax(first, axis=0)[None]
+            floor = floor if support is None else np.where(support, floor, 0.0).astype(side.dtype)
+            if curved is None:
+                curved = G.shape[1] <= (NEWTON_RANK if support is None else HELD_RANK) and not _compressed(side, omega)
+            return _Cycle(side, G, objective, coefficients, floor, penalties, 1.0 if sums else None, curved, support)
+        c = np.ones(1) if penalties is None else coefficients
+        once = side.sweep(G, first, Ask(omega, c, False, c, sized=penalties is not None))
+        if sums:
+            parts = Parts(once.N, once.P, c, omega, 0.0, Q=once.Q, gram=once.gram, penalties=penalties, total=1.0)
+            return _Alone(lambda A: normalised(ahead_on_simplex(A, parts, A, 0.0)[0], 1.0, 0.0))
+        added = Bound() if penalties is None else penalties.bound(first)
+        N, bend = once.N[0] - added.slope(), added.curvature
+        N = N if support is None else np.where(support, N, -HELD * abs(N).max(axis=0))
+        if (Q := once.Q) is not None:  # the entries have weights: every row has a curvature of its own
+            Q = Q if bend is None else Q + packed(bend, Q)
+            return _Alone(lambda A: quadratic_step(A, N, packed_product(Q, A), Q, 0.0, HALS_PASSES))
+        gram = once.gram if bend is None else once.gram + beside(bend, once.gram)
+        return _Alone(lambda A: shared_step(A, N, gram, 0.0, HALS_PASSES))
 
 
 def level_of(data: Data, G: Any, mean: float) -> Vector:
@@ -240,7 +258,7 @@ class _Cycle:
     objective: Objective
     coefficients: Vector
     floor: Numbers
-    tilt: Tilt | None
+    penalties: BlockPenalties | None
     total: float | None
     curved: bool
     support: NDArray[np.bool_] | None = None
@@ -294,7 +312,7 @@ class _Cycle:
         ask = Ask(omega, losses=False, curvature=c if curved else None, sized=True)  # P is looked at
         sweep = self.side.sweep(self.G, A, ask)
         N, P = (sweep.N, sweep.P) if self.support is None else _held(sweep.N, sweep.P, self.support)
-        return Parts(N, P, c, omega, self.floor, Q=sweep.Q, gram=sweep.gram, tilt=self.tilt, total=self.total)
+        return Parts(N, P, c, omega, self.floor, Q=sweep.Q, gram=sweep.gram, penalties=self.penalties, total=self.total)
 
 
 def _held(N: Array, P: Array, support: NDArray[np.bool_]) -> tuple[Array, Array]:
@@ -319,41 +337,7 @@ def _further(A: Array, first: Array, second: Array) -> Array:
     return xp.where(further > 0.1 * second, further, 0.1 * second)  # a zero could not be left again
 
 
-def _step(
-    side: Data,
-    G: Array,
-    first: Array,
-    objective: Objective,
-    weights: Vector,
-    sums: bool,
-    curved: bool | None,
-    support: NDArray[np.bool_] | None = None,
-) -> _Alone | _Cycle:
-    """The steps of all rows, each on its own; one product with X is enough under beta = 2 alone."""
-    omega, coefficients = objective.omega, objective.coefficients(weights)
-    tilt = _penalties_of_rows(side, G, first, objective, weights)
-    if [loss.free_part for loss in omega] != ["gram"]:
-        floor = EPS / G.shape[1] if sums else EPS * namespace(first).amax(first, axis=0)[None]
-        floor = floor if support is None else np.where(support, floor, 0.0).astype(side.dtype)
-        if curved is None:
-            curved = G.shape[1] <= (NEWTON_RANK if support is None else HELD_RANK) and not _compressed(side, omega)
-        return _Cycle(side, G, objective, coefficients, floor, tilt, 1.0 if sums else None, curved, support)
-    c = np.ones(1) if tilt is None else coefficients
-    once = side.sweep(G, first, Ask(omega, c, False, c, sized=tilt is not None))
-    if sums:
-        parts = Parts(once.N, once.P, c, omega, 0.0, Q=once.Q, gram=once.gram, tilt=tilt, total=1.0)
-        return _Alone(lambda A: normalised(ahead_on_simplex(A, parts, A, 0.0)[0], 1.0, 0.0))
-    added = Bound() if tilt is None else tilt.bound(first)
-    N, bend = once.N[0] - added.slope(), added.curvature
-    N = N if support is None else np.where(support, N, -HELD * abs(N).max(axis=0))
-    if (Q := once.Q) is not None:  # the entries have weights: every row has a curvature of its own
-        Q = Q if bend is None else Q + packed(bend, Q)
-        return _Alone(lambda A: quadratic_step(A, N, packed_product(Q, A), Q, 0.0, HALS_PASSES))
-    gram = once.gram if bend is None else once.gram + beside(bend, once.gram)
-    return _Alone(lambda A: shared_step(A, N, gram, 0.0, HALS_PASSES))
-
-
-def _penalties_of_rows(side: Data, G: Array, first: Array, objective: Objective, weights: Vector) -> Tilt | None:
+def _penalties_of_rows(side: Data, G: Array, objective: Objective, weights: Vector) -> BlockPenalties | None:
     """The penalties that stand by themselves in every row of W, whose bounds are the same at every point."""
     given = objective.penalties
     alone = Penalties(tuple(term for term in given.terms if not term.couples("W")), given.setting)

@@ -18,7 +18,7 @@ from drnmf.losses.beta import Beta
 from drnmf.losses.interval import Coverage, Interval, coverage
 from drnmf.numerics import REFERENCE_MARGIN, REFERENCE_ROUNDS, Vector
 from drnmf.problem.problem import Problem, reference_floors
-from drnmf.solve.finish import certified, refuse_empty, remarks
+from drnmf.solve.pipeline import certified, refuse_empty, remarks
 from drnmf.solve.references import compute_references
 from drnmf.solve.runner import Runner
 from drnmf.solve.solve import smallest, solve

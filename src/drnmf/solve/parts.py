@@ -17,16 +17,15 @@ from drnmf.algorithms.initialize import Start
 from drnmf.algorithms.result import Result
 from drnmf.algorithms.updates.minimax import Minimax
 from drnmf.algorithms.weights import ByRule, Fixed
-from drnmf.backends.base import losses_of
+from drnmf.backends.base import Data, losses_of
 from drnmf.backends.parted import Parted, row_losses
 from drnmf.losses.base import Omega, base_of
-from drnmf.losses.part import Part
-from drnmf.losses.rowwise import Rowwise, unsettled
+from drnmf.losses.part import Part, Rowwise, unsettled
 from drnmf.numerics import Vector
 from drnmf.objective import simplex
 from drnmf.problem.parts import Division, objective_of_part, parted, parts_alone, simplest_losses
 from drnmf.problem.problem import Problem, reference_floors
-from drnmf.solve.finish import certified
+from drnmf.solve.pipeline import certified
 from drnmf.solve.runner import Runner
 from drnmf.solve.solve import smallest, solve
 
@@ -60,10 +59,10 @@ def with_levels(problem: Problem, runner: Runner) -> Problem:
     return done if problem.objective is None else done.over(problem.objective.references)
 
 
-def part_errors(division: Division, alone: list[Problem], plain: list[Result], runner: Runner) -> Vector:
+def part_errors(data: Data, division: Division, alone: list[Problem], plain: list[Result], runner: Runner) -> Vector:
     """Fit every part alone, one number for each of its losses: the smallest from the same starts, or at a plain fit."""
     asked = [
-        one.alone(loss).begun(_within(start, at, division.across))
+        one.alone(loss).begun(_within(data, start, one, at, division.across))
         for at, one in zip(division.places, alone, strict=True)
         for loss in one.omega
         for start in runner.starts
@@ -73,17 +72,16 @@ def part_errors(division: Division, alone: list[Problem], plain: list[Result], r
     found = np.array([run.losses[0] for run in runs]).reshape(-1, len(runner.starts)).min(axis=1)
     for run in plain:
         pairs = zip(division.places, alone, strict=True)
-        points = [(one, _within((run.W, run.H), at, division.across)) for at, one in pairs]
+        points = [(one, _within(data, (run.W, run.H), one, at, division.across)) for at, one in pairs]
         found = np.minimum(found, np.concatenate([losses_of(one.data, W, H, one.omega) for one, (W, H) in points]))
     return found
 
 
-def _within(start: Start, at: NDArray[np.intp], across: bool) -> Start:
-    """The factors of a part."""
-    W, H = start
-    if across:
-        return W, np.ascontiguousarray(H[:, at])
-    return np.ascontiguousarray(W.T[:, at]).T, H
+def _within(data: Data, start: Start, part: Problem, at: NDArray[np.intp], across: bool) -> Start:
+    """The factors of a part, where it lives."""
+    rows, columns = (None, at) if across else (at, None)
+    A = data.T.space.take(start[0].T, rows, part.data.T.space)
+    return A.T, data.space.take(start[1], columns, part.data.space)
 
 
 def fit_parts(
@@ -107,7 +105,7 @@ def fit_parts(
     scaled = partial(_scaled, problem, division, alone, scale)
     plain = [] if division.losses else _plain(problem, runner)
     if errors is None:
-        met = part_errors(division, alone, plain, runner)
+        met = part_errors(problem.data, division, alone, plain, runner)
     else:
         met = problem.units.losses_in(errors, tuple(loss for one in alone for loss in one.omega))
     whole = scaled(met)
@@ -121,14 +119,15 @@ def fit_parts(
         weights = done[0].weights
         best = min(done, key=lambda run: float(weights @ run.scaled_losses) + run.penalty)
         return whole, certified(whole, best)
-    if len(whole.omega) <= MOST_FROM_STARTS:
+    minimax = whole.data.T.space.whole  # which looks at all rows of W in one place
+    if minimax and len(whole.omega) <= MOST_FROM_STARTS:
         done += _descended(whole, runner.starts, runner)
     if not problem.penalties:  # which plain fits are made without
         done += [replace(done[0], blocks=run.blocks) for run in plain]
     if errors is None:
         whole = scaled(np.minimum(met, np.min([_raw_losses(whole, run) for run in done], axis=0)))
     best = smallest([_under(whole, run) for run in done])
-    return whole, certified(whole, _finished(whole, best, runner))
+    return whole, certified(whole, _finished(whole, best, runner) if minimax else best)
 
 
 def _scaled(problem: Problem, division: Division, alone: list[Problem], scale: str, errors: Vector) -> Problem:
@@ -187,9 +186,7 @@ def _finished(whole: Problem, best: Result, runner: Runner) -> Result:
 def adopt_parts(model: Any, problem: Problem, inside: Result) -> bool:
     """Set what a model says of parts and of rows: losses as they are, references, and how much every row counted.
 
-    Returns
-    -------
-    parted : whether the objectives are of parts
+    Returns whether the objectives are of parts.
     """
     data, units, omega = problem.data, problem.units, inside.omega
     model.row_weights_ = model.row_references_ = None

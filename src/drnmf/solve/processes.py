@@ -1,8 +1,8 @@
-"""Runs in processes of their own: each thread of `solve.parallel` hands its runs to one, and waits.
+"""Runs in processes of their own: each thread of `solve.run_all` hands its runs to one, and waits.
 
 An iteration on a small X takes as long in Python as in the compiled sweep, and only one thread at a time can be in
 Python. The process is a fork, begun before the threads are: it has everything imported, costs a few milliseconds, and
-needs no guard in the program of the user. A run goes there as the arguments of `loop.minimise` and comes back
+needs no guard in the program of the user. A run goes there as a `loop.Call` and comes back
 as its result, so that budgets, schedules, stores and what watches a run stay here. Results are the same bits: a run
 does not know where it is made.
 
@@ -31,11 +31,11 @@ from typing import Any
 
 import numpy as np
 
-from drnmf.algorithms.batch import Call
+from drnmf.algorithms.loop import Call, minimise
 from drnmf.algorithms.result import Progress, Result, no_components
 from drnmf.backends.modes import Matrix
 from drnmf.numerics import LARGEST_SENT
-from drnmf.solve.watching import Watching
+from drnmf.solve.runner import Watching
 
 _TURN = 0.05
 """Seconds after which a thread that waits looks whether its run is to end, and after which a run is shown again."""
@@ -54,7 +54,7 @@ class Worker:
         """Make a run there, or here where it cannot go there."""
         message = _message(call)
         if message is None:
-            return call.solve()
+            return minimise(call)
         self.flags[self.place] = 0
         self.pipe.send_bytes(message)
         watching = call.control.callback
@@ -148,14 +148,14 @@ def _serve(pipe: Connection, others: list[Connection], flags: mmap.mmap, place: 
             message = pipe.recv_bytes()
         except (EOFError, OSError):
             return
-        _send(pipe, _made(message, _Told(pipe, flags, place, parent)))
+        _send(pipe, _made(message, _Reporter(pipe, flags, place, parent)))
 
 
-def _made(message: bytes, told: _Told) -> Result | BaseException:
+def _made(message: bytes, reporter: _Reporter) -> Result | BaseException:
     try:
-        call, told.shown = pickle.loads(message)
-        result = replace(call, control=replace(call.control, callback=told)).solve()
-        told.last()
+        call, reporter.shown = pickle.loads(message)
+        result = minimise(replace(call, control=replace(call.control, callback=reporter)))
+        reporter.last()
         return result
     except BaseException as error:
         return error
@@ -169,7 +169,7 @@ def _send(pipe: Connection, answer: Result | Progress | BaseException) -> None:
     pipe.send_bytes(written)
 
 
-class _Told:
+class _Reporter:
     """The callback of a run in its process: looks whether it is to end, and shows it now and then and at its end."""
 
     def __init__(self, pipe: Connection, flags: mmap.mmap, place: int, parent: int) -> None:

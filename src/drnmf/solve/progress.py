@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any
 
 from drnmf.algorithms.result import Progress
-from drnmf.solve.watching import Shown
+from drnmf.solve.runner import Shown
 
 EVERY = 10.0
 """Seconds between two lines where there is no terminal."""
@@ -25,12 +25,8 @@ def progress_bar(
 ) -> Iterator[Callable[[str], Any]]:
     """Show progress while the block runs, if that is wanted; yields what hands out a callback for each stage.
 
-    Parameters
-    ----------
     remark : asked for a few words to stand after the losses, for example on a cluster's workers
-    runs : how many runs there will be, as far as is known
-    max_time : seconds that they have together
-    jobs : how many run at a time
+    runs, max_time, jobs : how many runs there will be, as far as is known, their seconds, and how many go at a time
     """
     if not verbose:
         yield lambda stage: None

@@ -16,9 +16,8 @@ from drnmf.numerics import HALS_TOLERANCE, HALS_WINDOW, TOLERANCE, Vector
 from drnmf.objective.constraints import Constraints, as_constraints, mode_constraints
 from drnmf.objective.penalties import as_penalties, settled
 from drnmf.objective.penalty import Penalty, without_zeros
-from drnmf.parameters.checks import check_integer
 from drnmf.parameters.common import MAX_ITER, Parameters
-from drnmf.parameters.fields import checked
+from drnmf.parameters.fields import check_integer, checked
 from drnmf.parameters.solver import Solver, as_solver
 from drnmf.problem.problem import Problem
 from drnmf.problem.receive import Received
@@ -58,10 +57,7 @@ def settings_of(model: Parameters) -> dict[str, object]:
 def only_compared(model: P, max_iter: int, tol: float, **changes: Any) -> P:
     """Make the model of fits that are only compared: without penalties, constraints, policy, references, checkpoint.
 
-    Parameters
-    ----------
     max_iter, tol : where the model leaves them to the library
-    changes : other parameters
     """
     solver = as_solver(model.solver)
     kept = Solver(update=solver.update, precision=solver.precision)
@@ -119,17 +115,10 @@ def reading_of(model: Parameters, entry_weight: WeightsLike = None, uncertainty:
 def problem_of(
     model: Parameters, data: Data, omega: Omega, given: Received | None = None, references: Vector | None = None
 ) -> Problem:
-    """Make the problem that a model asks of X under some losses.
-
-    Parameters
-    ----------
-    data : X in its backend, in a unit of its own
-    omega, references : in the unit of the caller; references None are to be found
-    given : X as it was received
-    """
+    """Make the problem that a model asks of X under some losses; references None are to be found."""
     if rowwise(omega):
-        if not data.T.space.whole or model.column_modes:
-            raise ValueError("Losses of rows (Rowwise) are not served on Dask arrays and tensors: give X in memory.")
+        if model.column_modes:
+            raise ValueError("Losses of rows (Rowwise) are of a matrix, and X has more modes than two: unfold it.")
         data = Parted(data)
     return ask(Problem.opened(data, given, model.column_modes), model, omega, references)
 
@@ -147,12 +136,7 @@ def ask(X: Problem, model: Parameters, omega: Omega, references: Vector | None =
 
 
 def control_of(model: Parameters, omega: Omega = ()) -> Control:
-    """Check when to stop.
-
-    Parameters
-    ----------
-    omega : the losses of the fit; without them nothing is minimised but one factor
-    """
+    """Check when to stop; without losses nothing is minimised but one factor."""
     tol, max_iter = checked(model, "tol"), checked(model, "max_iter")
     early = may_stop_early(model, omega)
     return Control(

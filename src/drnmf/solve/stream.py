@@ -14,17 +14,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
-from functools import reduce
+from functools import partial, reduce
 from operator import add
 from typing import Any
 
 import numpy as np
 
 from drnmf.algorithms.correlation import row_sums
+from drnmf.algorithms.initialize import Start
+from drnmf.algorithms.loop import Control, solve
+from drnmf.algorithms.result import Result
 from drnmf.algorithms.updates.roots import NO_SLOTS, joined_slots, positive_root, total
 from drnmf.algorithms.updates.steps import packed, packed_product, quadratic_step, shared_step
-from drnmf.algorithms.weights import Policy
-from drnmf.backends.base import Ask, Data
+from drnmf.algorithms.updates.table import as_rule
+from drnmf.algorithms.weights import Fixed, Policy
+from drnmf.backends.base import Ask, Data, losses_of
 from drnmf.losses.base import Loss, Omega
 from drnmf.losses.beta import Beta
 from drnmf.numerics import LARGEST_KEPT, NEWTON_PASSES, NEWTON_RANK, Array, Vector, beside, factor_floor, namespace
@@ -32,25 +36,28 @@ from drnmf.objective.objective import Objective, complementarity_gap
 from drnmf.objective.penalty import NONE, Bound, Penalties, per_component
 from drnmf.objective.simplex import vertex
 from drnmf.problem.device import as_numpy
+from drnmf.problem.problem import point_of
 from drnmf.solve.encode import encode, level_of
 
 FADE, BOUNDS_FADE = 0.7, 0.4
-"""Batch number t has a share of t^-FADE in quadratic models and of t^-BOUNDS_FADE in bounds. With 1 all would count
-alike, and what the first say, made at a poor H, would hold it back, bounds more than models."""
+"""Batch number t has a share of t^-FADE in quadratic models and of t^-BOUNDS_FADE in bounds and in means of losses.
+With 1 all would count alike, and what the first say, made at a poor H, would hold it back, bounds more than models."""
 
-STEPS, FIRST_STEPS = 2, 10
-"""Steps of H for every batch under several losses, where one is enough under a single one; and of the first batch:
-number t has no fewer than these over t."""
+FIRST_FIT, FIRST_TOLERANCE = 100, 1e-4
+"""Most iterations of the fit of the first batch, and when it stops."""
 
-ROUND, LONGEST = 0.2, 30.0
-"""Part of the bound's own curvature in the model of a column, and how much too short the other may be to be used."""
+FIRST_STEPS = 10
+"""Steps of H for the first batch: number t has these over t, and at least one."""
+
+PASSES = 2
+"""Passes of coordinate descent where all columns share a model: it is exact, and every batch goes on from the last."""
 
 MOSTLY = 0.5
-"""Where more of the entries than this are zero, losses that bend by what x is have no use for their curvature."""
+"""Where more of the entries than this are zero, rows have no use for the curvature of losses that bend by x."""
 
-W_STEPS, ROUNDS = 2, 3
-"""Steps of W for each of H where they are those of bounds, one of a quadratic model; and sweeps of `encode` where it
-finds W. With more of them runs follow each half-problem to its end, and end higher."""
+ROUNDS, ROUNDS_OF_SEVERAL = 3, 6
+"""Sweeps of `encode` for W where H follows bounds. With more of them runs follow each half-problem to its end, and end
+higher; but losses that are compared with one another have to be those of a W that is all but found."""
 
 KEPT = 0.05
 """Least part of an even spread over the components that the projection of a row leaves."""
@@ -144,7 +151,7 @@ def _model_minimum(terms: list[tuple[float, Sums]], H: Array, floor: float, adde
     gram = reduce(add, shared) if shared else None
     if not own:
         assert gram is not None
-        return shared_step(H, target, gram, floor, NEWTON_PASSES)
+        return shared_step(H, target, gram, floor, PASSES)
     Q = reduce(add, own)
     Q = Q if gram is None else Q + packed(gram, Q)
     stepped = quadratic_step(H, target, packed_product(Q, H), Q, floor, NEWTON_PASSES, 1.0)
@@ -154,9 +161,17 @@ def _model_minimum(terms: list[tuple[float, Sums]], H: Array, floor: float, adde
 
 @dataclass(frozen=True)
 class Follower:
-    """One H that follows the rows, and what they said of it under each loss."""
+    """One H that follows the rows.
+
+    Attributes
+    ----------
+    H : (r, n)
+    curved : whether columns have quadratic models of their own
+    sums : what the rows said of H under each loss
+    """
 
     H: Any
+    curved: bool
     sums: tuple[Sums, ...] = ()
 
 
@@ -173,7 +188,7 @@ class StreamState:
     losses, references : (p,) D_beta of the fit and e_beta, per row, means in which the old fade
     mean_row : (r,) the same of W
     scatter : (p, p) the variance of the scaled losses as such means
-    curved : whether columns have quadratic models of their own
+    settled : (2, p) means as losses and references, of batches once H has seen them; () of one loss
     spread : the sum of the squares of the shares that the batches have in them
     latest : (p,) D_beta of the last batch, per row
     """
@@ -187,7 +202,7 @@ class StreamState:
     references: Vector
     mean_row: Vector
     scatter: Vector
-    curved: bool
+    settled: Vector
     rows: int = 0
     batches: int = 0
     spread: float = 1.0
@@ -199,12 +214,21 @@ class StreamState:
         return self.losses / self.references
 
     def certificate(self) -> tuple[float, float]:
-        """Return max Dbar - lambda'Dbar of recent rows, and its standard error over batches."""
+        """Return max Dbar - lambda'Dbar of recent rows, before H saw them, and its standard error.
+
+        That is the scatter over batches, and by how much the gap is another once H has seen them: what the model says
+        of rows lies between the two.
+        """
         scaled = self.scaled_losses
+        gap = complementarity_gap(self.weights, scaled)
+        if len(scaled) == 1:
+            return gap, 0.0
+        if self.spread == 1.0:
+            return gap, float("nan")
         along = vertex(len(scaled), int(np.argmax(scaled))) - self.weights
-        many = 1.0 / (1.0 - self.spread) if self.spread < 1.0 else np.inf
-        error = float(np.sqrt(max(many * float(along @ self.scatter @ along), 0.0))) if len(scaled) > 1 else 0.0
-        return complementarity_gap(self.weights, scaled), error if np.isfinite(error) else float("nan")
+        scatter = float(along @ self.scatter @ along) / (1.0 - self.spread)
+        apart = gap - complementarity_gap(self.weights, self.settled[0] / self.settled[1])
+        return gap, float(np.hypot(np.sqrt(max(scatter, 0.0)), apart))
 
 
 def with_component(state: StreamState, h: Array) -> StreamState:
@@ -226,7 +250,7 @@ def with_component(state: StreamState, h: Array) -> StreamState:
             )
             for part in one.sums
         )
-        return Follower(np.concatenate([one.H, h[None].astype(one.H.dtype)]), sums)
+        return replace(one, H=np.concatenate([one.H, h[None].astype(one.H.dtype)]), sums=sums)
 
     followers = tuple(map(longer, state.followers))
     return replace(state, followers=followers, mean_row=np.append(state.mean_row, 0.0))
@@ -235,21 +259,38 @@ def with_component(state: StreamState, h: Array) -> StreamState:
 def begin(data: Data, H: Array, policy: Policy, omega: Omega, references: Vector | None) -> StreamState:
     """Start a stream at H (r, n); references None are found beside the fit, by one H for each loss."""
     r, p = H.shape[0], len(omega)
-    many = 1 if references is not None else 1 + p
+    each = [] if references is not None else [(loss,) for loss in omega]
     weights, state = policy.init(p)
     zeros = np.zeros(p)
     return StreamState(
         data.scale,
         data.mean / data.scale,
-        (Follower(H),) * many,
+        tuple(Follower(H, _curved(data, some, r)) for some in (omega, *each)),
         weights,
         state,
         zeros,
         np.ones(p) if references is None else references,
         np.zeros(r),
         np.zeros((p, p)),
-        _curved(data, omega, r),
+        np.zeros((2, p)) if p > 1 else np.empty(0),
     )
+
+
+def fitted(
+    data: Data, start: Start, policy: Policy, omega: Omega, references: Vector | None, penalties: Penalties
+) -> Start:
+    """Fit the first batch as a whole, and return (W, H).
+
+    A fit goes ahead of its steps, and so past where plain ones would stay for long; the sums of later batches cannot.
+    """
+    rule, control, (W, H) = as_rule("auto"), Control(FIRST_FIT, FIRST_TOLERANCE), start
+
+    def run(some: Omega, over: Vector, how: Policy) -> Result:
+        return solve(data, W, H, Objective(some, over, data.mean, penalties), rule, how, control)
+
+    if references is None:
+        references = _positive(np.array([run((loss,), np.ones(1), Fixed()).losses[0] for loss in omega]))
+    return point_of(run(omega, references, policy))
 
 
 @dataclass(frozen=True)
@@ -317,30 +358,31 @@ def advance(
     rows = data.shape[0]
     seen = state.rows + rows
     fit, *alone = state.followers
-    steps = max(1 if len(omega) == 1 else STEPS, FIRST_STEPS // (state.batches + 1))
-    share = share_of(rows, seen, forget, FADE if state.curved else BOUNDS_FADE) if state.batches else 1.0
-    r, again = fit.H.shape[0], bool(warm) and state.batches > 0
-    spread = 0.0 if state.curved or again else r / (r + seen)
-    batch = Batch(data, omega, share, steps, state.curved, spread, penalties=penalties)
+    share = share_of(rows, seen, forget, BOUNDS_FADE) if state.batches else 1.0
     first, *others = (*warm, *(None,) * len(state.followers))[: len(state.followers)]
+    meeting = partial(_met, data=data, state=state, forget=forget, again=bool(warm))
     references, own = state.references, None
     if alone:
         found = [
-            _followed(one, replace(batch, omega=(loss,), first=A), np.ones(1), np.ones(1), usual)
+            _followed(one, meeting(one, (loss,), first=A), np.ones(1), np.ones(1), usual)
             for one, loss, A, usual in zip(alone, omega, others, _usual(state, state.references), strict=True)
         ]
         alone, others = [one for one, _, _ in found], [A for _, _, A in found]
         own = np.concatenate([losses for _, losses, _ in found])
         _check_range(state, own)
         references = _faded(state.references, _positive(own), share)
-    fit, losses, A = _followed(fit, replace(batch, first=first), references, state.weights, _usual(state, state.losses))
+    batch = meeting(fit, omega, first=first, penalties=penalties)
+    fit, losses, A = _followed(fit, batch, references, state.weights, _usual(state, state.losses))
     mean = _faded(state.losses, losses, share)
     _check_range(state, mean, fit.H)
     beside = losses - (mean if own is None else mean / references * own)
     scatter = (1.0 - share) ** 2 * state.scatter + share**2 * np.outer(beside / references, beside / references)
-    weights, policy_state = state.weights, state.policy
+    weights, policy_state, settled = state.weights, state.policy, state.settled
     if len(omega) > 1:
         weights, policy_state = policy.step(weights, mean / references, policy_state)
+        after = [_losses_of(data, one.H, W, (loss,)) for one, W, loss in zip(alone, others, omega, strict=False)]
+        known = np.concatenate(after) if after else references
+        settled = _faded(settled, np.stack([_losses_of(data, fit.H, A, omega), _positive(known)]), share)
     W_mean = data.T.space.sum(row_sums, data.T.space.put(A)) / rows
     return StreamState(
         state.scale,
@@ -352,7 +394,7 @@ def advance(
         references,
         _faded(state.mean_row, W_mean, share),
         scatter,
-        state.curved,
+        settled,
         seen,
         state.batches + 1,
         (1.0 - share) ** 2 * state.spread + share**2 if state.batches else 1.0,
@@ -367,6 +409,22 @@ def _check_range(state: StreamState, *found: Any) -> None:
             "The losses of these rows leave the range of float64 in the unit of the stream, the mean of its first "
             f"batch ({state.mean:.3g}): leave them out, or begin a stream with rows of this size."
         )
+
+
+def _met(
+    one: Follower, omega: Omega, data: Data, state: StreamState, forget: float | None, again: bool, **given: Any
+) -> Batch:
+    """The batch as one H meets it."""
+    rows, r = data.shape[0], one.H.shape[0]
+    seen = state.rows + rows
+    share = share_of(rows, seen, forget, FADE if one.curved else BOUNDS_FADE) if state.batches else 1.0
+    spread = 0.0 if one.curved or (again and state.batches) else r / (r + seen)
+    return Batch(data, omega, share, max(1, FIRST_STEPS // (state.batches + 1)), one.curved, spread, **given)
+
+
+def _losses_of(data: Data, H: Array, A: Any, omega: Omega) -> Vector:
+    """D_beta per row, of W' (r, rows)."""
+    return losses_of(data, data.T.space.put(A).T, data.space.put(H), omega) / data.shape[0]
 
 
 def _usual(state: StreamState, losses: Vector) -> Vector:
@@ -385,16 +443,16 @@ def _positive(losses: Vector) -> Vector:
 def _encoded(batch: Batch, H: Array, objective: Objective, weights: Vector, A: Array | None) -> Array:
     """W' (r, rows) under H: steps from A, or from a projection of the rows, made as those of H are."""
     data, omega = batch.data, batch.omega
-    side = data.T
-    if _quadratic(omega) or not side.space.whole or (A is None and data.observed is not None):
-        rounds = 1 if _quadratic(omega) else ROUNDS
-        return encode(data, H, objective, weights, rounds, 0.0, False, A, batch.curved).T
-    floor, c = factor_floor(data.mean, H.shape[0]), objective.coefficients(weights)
-    A = side.space.put(_projected(data, as_numpy(H), omega, c) if A is None else A)
-    for _ in range(1 if batch.curved else W_STEPS):
-        sums, _ = _sums_of(replace(batch, data=side), H, A, 1.0, False)
-        A = side.space.put(solved(sums, A, omega, c, floor, _penalty_of("W", A, side, objective, weights)))
-    return A
+    side, c, alone = data.T, objective.coefficients(weights), _quadratic(omega)
+    if A is None and side.space.whole and data.observed is None and not alone:
+        A = _projected(data, as_numpy(H), omega, c)
+    if A is None or alone or not (batch.curved and side.space.whole):
+        curved = batch.curved or (H.shape[0] <= NEWTON_RANK and data.zeros <= MOSTLY * data.count)
+        rounds = 1 if alone else ROUNDS if len(omega) == 1 else ROUNDS_OF_SEVERAL
+        return encode(data, H, objective, weights, rounds, 0.0, False, A, curved).T
+    A, floor = side.space.put(A), factor_floor(data.mean, H.shape[0])
+    sums, _ = _sums_of(replace(batch, data=side), H, A, 1.0, False)
+    return side.space.put(solved(sums, A, omega, c, floor, _penalty_of("W", A, side, objective, weights)))
 
 
 def _projected(data: Any, H: Any, omega: Omega, c: Vector) -> Any:
@@ -439,7 +497,7 @@ def _followed(
             added = _penalty_of("H", H, data, objective, weights)
             H = data.space.put(solved(sums, H, omega, c, floor, added))
     kept = tuple(part.map(as_numpy) for part in sums)  # the state lives on the host
-    return Follower(as_numpy(H), kept), losses / data.shape[0], A
+    return Follower(as_numpy(H), one.curved, kept), losses / data.shape[0], A
 
 
 def _penalty_of(side: str, F: Array, data: Data, objective: Objective, weights: Vector) -> Bound:
@@ -478,26 +536,8 @@ def _curved_sums(data: Data, A: Array, H: Array, loss: Loss, per: float, losses:
     if sweep.Q is None:
         return Sums(sweep.N[0] / per, None, None, sweep.gram / per), sweep.losses
     N, P = sweep.N[0] / per, sweep.P[0] / per
-    Q = _rounded(sweep.Q / per, H, P, loss)
+    Q = sweep.Q / per
     return Sums(packed_product(Q, H) - (P - N), None, Q), sweep.losses
-
-
-def _rounded(Q: Any, H: Any, P: Any, loss: Loss) -> Any:
-    """Curvatures of the length that the slope has, h'Qh = h'P, with a part of the bound's, diag(P / h).
-
-    Where a loss bends by what x is, a batch in which a column is all but zero has no curvature there.
-    """
-    if not _bends_by_x(loss):
-        return Q
-    xp = namespace(H)
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        length = (H * P).sum(0) / (H * packed_product(Q, H)).sum(0)
-        good = (length > 0) & (length < LONGEST)
-        Q = Q * xp.where(good, (1.0 - ROUND) * length, 0.0)
-        own = xp.where(good, ROUND, 1.0) * P / H
-    for k in range(H.shape[0]):
-        Q[k * (k + 1) // 2 + k] += own[k]
-    return Q
 
 
 def _spread(sums: Sums, part: float) -> Sums:
@@ -529,11 +569,10 @@ def _bends_by_x(loss: Loss) -> bool:
 def _curved(data: Data, omega: Omega, rank: int) -> bool:
     """Whether every column has a quadratic model of its own, and for beta = 2 alone all share one.
 
-    A loss that bends by what x is has little use for one: alone it is better off with bounds, and beside others where
-    most of X is zero. How X is stored has no say in it, for batches may differ in that.
+    A loss that bends by what x is, alone or beside others, is better off with bounds. How X is stored has no say in it,
+    for batches may differ in that.
     """
     if _quadratic(omega):
         return True
     few = rank <= NEWTON_RANK and len(omega) * rank * (rank + 1) // 2 * data.shape[1] <= LARGEST_KEPT
-    bends = any(map(_bends_by_x, omega)) and (len(omega) == 1 or data.zeros > MOSTLY * data.count)
-    return few and not bends and all(loss.homogeneous for loss in omega)
+    return few and not any(map(_bends_by_x, omega)) and all(loss.homogeneous for loss in omega)

@@ -14,18 +14,18 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator
 
-from drnmf.backends.base import in_unit
-from drnmf.backends.observed import Ones, weigh
-from drnmf.backends.open import open_data
 from drnmf.backends.parted import Parted, Piece
 from drnmf.losses.base import Omega
 from drnmf.losses.huber import lacks_delta
 from drnmf.losses.names import as_loss, as_losses
 from drnmf.numerics import Array, rescaled, unit_scale
 from drnmf.objective import simplex
+from drnmf.parameters.solver import as_solver
+from drnmf.problem.beside import is_elsewhere, laid, total
 from drnmf.problem.check import check_entries, structured
-from drnmf.problem.parts import Division
-from drnmf.problem.receive import received
+from drnmf.problem.device import is_tensor, place
+from drnmf.problem.parts import Division, open_part
+from drnmf.problem.receive import Received, received
 from drnmf.problem.tabular import Tabular, tabular
 from drnmf.solve.encode import Encoder
 from drnmf.solve.settings import reading_of
@@ -110,7 +110,7 @@ def join(given: Given, known: tuple[Table, ...] = (), strict: bool = True) -> Jo
     parts, tables, first = [], [], 0
     for name, table in read.items():
         X, width = table.X, table.X.shape[1]
-        if strict:
+        if strict and not is_elsewhere(X):
             _check(name, X)
         if name in fitted and width != fitted[name].last - fitted[name].first:
             expected = fitted[name].last - fitted[name].first
@@ -119,14 +119,16 @@ def join(given: Given, known: tuple[Table, ...] = (), strict: bool = True) -> Jo
         parts.append(_placed(_wide_enough(X, scale), table.rows, rows) * scale)
         tables.append(Table(name, first, first + width, scale, table.columns))
         first += width
-    whole = sp.hstack(parts, format="csr") if any(map(sp.issparse, parts)) and not _gaps(parts) else _dense(parts)
-    return Joined(whole, tuple(tables), rows)
+    return Joined(laid(parts), tuple(tables), rows)
 
 
 def _read(name: str, table: Any) -> Tabular:
     """A table with numbers in rows and columns, as `fit` would take them."""
+    if is_tensor(table):
+        return Tabular(table.detach())
     read = tabular(table)
-    X = structured(read.X if hasattr(read.X, "dtype") else np.asarray(read.X))
+    X = read.X if hasattr(read.X, "dtype") else np.asarray(read.X)
+    X = X if is_elsewhere(X) else structured(X)
     if X.dtype.kind not in "fiubOUS":
         raise ValueError(f"table {name!r} holds {X.dtype}, which is no real number: give numbers >= 0.")
     try:
@@ -148,7 +150,7 @@ def _check(name: str, X: Any) -> None:
 
 def _wide_enough(X: Any, scale: float) -> Any:
     """X in float64 where its unit is beyond float32, of which what is scaled would not be a number."""
-    return X if scale == unit_scale(1.0 / scale, np.float32) else X.astype(np.float64)
+    return X if is_elsewhere(X) or scale == unit_scale(1.0 / scale, np.float32) else X.astype(np.float64)
 
 
 def _rows(names: dict[str, tuple[str, ...] | None], sizes: dict[str, int]) -> tuple[str, ...] | None:
@@ -156,9 +158,9 @@ def _rows(names: dict[str, tuple[str, ...] | None], sizes: dict[str, int]) -> tu
     unnamed = [name for name, rows in names.items() if rows is None]
     if unnamed:
         if len(set(sizes.values())) > 1:
-            told = ", ".join(f"{name} {size}" for name, size in sizes.items())
+            numbers = ", ".join(f"{name} {size}" for name, size in sizes.items())
             raise ValueError(
-                f"tables share rows, but have different numbers of them ({told}): give frames with the "
+                f"tables share rows, but have different numbers of them ({numbers}): give frames with the "
                 "names of rows as index, or rows of NaN."
             )
         return next((rows for rows in names.values() if rows is not None), None)
@@ -182,6 +184,8 @@ def _check_common(names: dict[str, tuple[str, ...] | None]) -> None:
 
 def _placed(X: Any, own: tuple[str, ...] | None, rows: tuple[str, ...] | None) -> Any:
     """A table with all rows, NaN where it has none."""
+    if is_elsewhere(X):  # and has no names
+        return X
     X = X if sp.issparse(X) else np.asarray(X, dtype=np.result_type(getattr(X, "dtype", float), np.float32))
     if own is None or rows is None or own == rows:
         return X
@@ -192,18 +196,9 @@ def _placed(X: Any, own: tuple[str, ...] | None, rows: tuple[str, ...] | None) -
 
 
 def _unit(X: Any) -> float:
-    values = X.data if sp.issparse(X) else np.asarray(X)
-    count = X.shape[0] * X.shape[1] if sp.issparse(X) else max(int(np.isfinite(values).sum()), 1)
-    mean = float(np.nansum(values, dtype=np.float64)) / count
+    found, count = total(X)
+    mean = found / max(count, 1)
     return unit_scale(mean, np.dtype(np.float64)) if np.isfinite(mean) and mean > 0 else 1.0
-
-
-def _gaps(parts: list[Array]) -> bool:
-    return any(not sp.issparse(part) and np.isnan(part).any() for part in parts)
-
-
-def _dense(parts: list[Any]) -> Any:
-    return np.hstack([part.toarray() if sp.issparse(part) else part for part in parts])
 
 
 def losses_of_tables(betas: Any, division: Division) -> tuple[Omega, ...]:
@@ -253,9 +248,10 @@ def joined_weights(given: Any, joined: Joined, inverse: bool) -> Any:
     parts = []
     for table in joined.tables:
         own, shape = np.asarray(given.get(table.name, 1.0), float), (joined.X.shape[0], table.last - table.first)
-        if own.ndim and own.shape != shape:
-            raise ValueError(f"{kind} of table {table.name!r} has shape {own.shape}, and the table {shape}.")
-        parts.append(np.broadcast_to(own * (table.scale if inverse and table.name in given else 1.0), shape))
+        try:
+            parts.append(np.broadcast_to(own * (table.scale if inverse and table.name in given else 1.0), shape))
+        except ValueError:
+            raise ValueError(f"{kind} of table {table.name!r} has shape {own.shape}, and the table {shape}.") from None
     return np.hstack(parts)
 
 
@@ -286,12 +282,7 @@ def table_components(model: BaseEstimator) -> dict[str, Array]:
 
 
 def encoded_tables(model: BaseEstimator, given: Given, encoder: Encoder) -> Array:
-    """Compute W of new rows from some of the tables.
-
-    Parameters
-    ----------
-    encoder : of the model, for all tables
-    """
+    """Compute W of new rows from some of the tables, by the encoder of the model for all of them."""
     joined = join(given, model.tables_, strict=model.negatives == "raise")
     read = received(joined.X, reading_of(model, None, None), type(model).__name__)
     if read.observed is not None:
@@ -306,15 +297,9 @@ def encoded_tables(model: BaseEstimator, given: Given, encoder: Encoder) -> Arra
     omega = tuple(replace(model.omega_[k].raw, index=order[model.omega_[k].label]) for k in kept)
     objective = replace(encoder.objective, omega=omega, references=model.row_references_[kept])
     weights = simplex.uniform(len(kept))
-    data = in_unit(_opened(joined.X, model.mean_))
-    pieces = tuple(
-        Piece(np.arange(t.first, t.last), _opened(joined.X[:, t.at], model.mean_).scaled(data.scale), across=True)
-        for t in joined.tables
-    )
-    asked = replace(encoder.of_columns(columns), objective=objective, weights=weights)
-    return asked.rows(Parted(data, pieces))
-
-
-def _opened(X: Any, mean: float) -> Any:
-    data = open_data(X.tocsr() if sp.issparse(X) else np.ascontiguousarray(X), mean=mean)
-    return data if sp.issparse(X) or not np.isnan(X).any() else weigh(data, Ones(data.shape), mean)
+    placement, X = place(joined.X, model.device, as_solver(model.solver).precision), Received(joined.X)
+    data, asked = placement.open(X, model.mean_), replace(encoder.of_columns(columns), objective=objective)
+    places = [np.arange(table.first, table.last) for table in joined.tables]
+    parted = Parted(data, tuple(Piece(at, open_part(data, X, at, True)[0], across=True) for at in places))
+    space = parted.T.space
+    return placement.hand_back(space.deliver(space.put(replace(asked, weights=weights).rows(parted).T)))

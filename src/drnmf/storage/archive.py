@@ -50,18 +50,18 @@ def read_archive(path: str | os.PathLike[str], form: str = FORMAT) -> tuple[dict
         with zipfile.ZipFile(path) as archive:
             parts = _parts(archive, os.path.getsize(path))
             meta = json.loads(_read_array(archive, parts.pop(_META)).tobytes())
-            found, stated = meta.get("format"), meta.pop(_SUM, None)
+            written, stated = meta.get("format"), meta.pop(_SUM, None)
             arrays: dict[str, Stored] = {}
             digest = _begin(meta)
-            if found == form and stated is not None:
+            if written == form and stated is not None:
                 arrays = {name: _read_array(archive, parts[name], digest, name) for name in sorted(parts)}
     except (FileNotFoundError, IsADirectoryError, PermissionError):
         raise
     except Exception as error:  # what reads damaged files raises nearly anything
         reason = " ".join(str(error).split()) or type(error).__name__
         raise ValueError(f"{path} is not a readable {kind} file ({reason}): it may be cut short.") from None
-    if found != form:
-        raise ValueError(f"{path} has format {found!r}; this version reads {form!r}.")
+    if written != form:
+        raise ValueError(f"{path} has format {written!r}; this version reads {form!r}.")
     if stated is None:
         raise ValueError(f"{path} has no checksum, so it cannot be trusted: fit the model again and save it.")
     if stated != digest.hexdigest():
@@ -106,8 +106,8 @@ def read_header(stream: IO[bytes]) -> Header:
     """Read the head of a .npy: shape, whether columns lie together, and type; the stream is then at the entries."""
     version = np.lib.format.read_magic(stream)
     read = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}[version]
-    found: Header = read(stream)
-    return found
+    header: Header = read(stream)
+    return header
 
 
 def _checksum(arrays: Mapping[str, Stored], meta: Mapping[str, object]) -> str:

@@ -28,10 +28,9 @@ from drnmf.algorithms.loop import Snapshot
 from drnmf.algorithms.result import Result
 from drnmf.backends.base import Data
 from drnmf.backends.modes import Matrix, Modes
-from drnmf.files import left_over
+from drnmf.files import left_over, locked
 from drnmf.losses.base import Omega
 from drnmf.storage.archive import read_archive, write_archive
-from drnmf.storage.locking import locked
 from drnmf.storage.records import (
     TYPES,
     Record,
@@ -167,12 +166,12 @@ class Checkpoint:
                 self.seconds += float(result.trace.seconds[-1])
                 return result
         for path in sorted(self.folder.glob(f"state-{self._run:04d}-*.npz"), reverse=True):
-            found = self._recalled(path, snapshot_of)
-            if found is not None:
+            state = self._recalled(path, snapshot_of)
+            if state is not None:
                 self._states = [path]
-                self.seconds += found[0].log.seconds[-1]
-                logger.info("Run %d is resumed after iteration %d.", self._run, len(found[0].log.seconds) - 1)
-                return found[0]
+                self.seconds += state[0].log.seconds[-1]
+                logger.info("Run %d is resumed after iteration %d.", self._run, len(state[0].log.seconds) - 1)
+                return state[0]
         return None
 
     def _recalled(self, path: Path, of: Callable[[Record, Modes], Content]) -> tuple[Content, str] | None:

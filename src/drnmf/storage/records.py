@@ -29,8 +29,7 @@ from drnmf.losses.huber import Huber
 from drnmf.losses.interval import Coverage
 from drnmf.losses.names import as_written
 from drnmf.losses.negative_binomial import NegativeBinomial
-from drnmf.losses.part import Part
-from drnmf.losses.rowwise import Rowwise
+from drnmf.losses.part import Part, Rowwise
 from drnmf.numerics import Array
 from drnmf.objective.penalties import PENALTIES
 from drnmf.objective.penalty import Penalty

@@ -25,6 +25,7 @@ from drnmf.apps.text import (
     score,
 )
 from drnmf.cli import app
+from drnmf.estimators.robust import DRNMF
 
 THEMES = ("cat dog horse cow sheep", "rain sun wind cloud storm", "piano violin drum flute harp")
 
@@ -272,7 +273,7 @@ def test_a_topic_model_in_python():
     assert all(sum(weight for _, weight in found.top_words(k, 99)) == pytest.approx(1.0) for k in range(3))
     assert found.comparison.robust.scaled.max() < max(m.scaled.max() for m in found.comparison.methods[:-1]) + 1e-9
     with pytest.raises(ValueError, match="no labels"):
-        fit_topics(count_words(texts, stop_words=None), 3, max_iter=3).scores()
+        fit_topics(count_words(texts, stop_words=None), DRNMF(3, max_iter=3)).scores()
 
 
 def test_a_matrix_may_have_empty_rows():

@@ -11,20 +11,20 @@ import pytest
 import torch
 
 from drnmf import DRNMF, BetaNMF, ConsensusNMF
-from drnmf.algorithms.batch import Call, solve_batch
-from drnmf.algorithms.loop import Control, Run
+from drnmf.algorithms.batch import kind_of, solve_batch
+from drnmf.algorithms.loop import Call, Control, Run, minimise
 from drnmf.algorithms.updates.steps import extrapolated_step
 from drnmf.algorithms.updates.table import GPU_RULES, RULES
 from drnmf.algorithms.weights import Fixed, FrankWolfe, Reactive
 from drnmf.backends.base import Ask, Sweep
-from drnmf.backends.batch import batch_of
 from drnmf.backends.modes import Matrix
+from drnmf.backends.open import batch_of
 from drnmf.backends.torch.dense import TorchDense
 from drnmf.losses.names import as_losses
 from drnmf.numerics import of_each_run
 from drnmf.objective.objective import Objective
 from drnmf.problem import device as placement
-from drnmf.solve import parallel
+from drnmf.solve import solve
 from tests.backends.problems import oracle
 from tests.backends.table import DEVICE, FLOAT32, FUSED, GPU, KERNELS, assert_close
 
@@ -96,9 +96,9 @@ def test_a_run_of_a_batch_is_the_run_alone(name, common, monkeypatch):
     data = [shared if common else TorchDense.of(torch.as_tensor(matrix(seed), device=DEVICE)) for seed in range(4)]
     controls = [Control(max_iter=50, tol=tol) for tol in (0.0, 1e-2, 1e-3)] + [Control(max_iter=7, tol=0.0)]
     made = calls(omega, rule, policy, data, controls)
-    assert len({call.kind for call in made}) == 1
-    assert made[0].kind is not None
-    found, wanted = solve_batch(made), [call.solve() for call in made]
+    assert len({kind_of(call) for call in made}) == 1
+    assert kind_of(made[0]) is not None
+    found, wanted = solve_batch(made), [minimise(call) for call in made]
     assert len({run.n_iter for run in wanted}) > 1
     for one, other in zip(found, wanted, strict=True):
         assert_same(one, other)
@@ -143,10 +143,10 @@ def test_descent_of_all_runs_is_that_of_each(dtype):
     F, N, W = (rng.gamma(1.0, size=size).astype(dtype) for size in (shape, shape, (3, 9, 5)))
     W[1, :, 2] = 0.0  # vanished in one run alone
     F, N, gram, last = (torch.as_tensor(part, device=DEVICE) for part in (F, N, W.swapaxes(1, 2) @ W, 0.9 * F))
-    floors, pace = np.array([1e-9, 1e-3, 0.1]), np.array([0.0, 0.3, 0.6])
-    found = extrapolated_step(F, N, gram, of_each_run(floors, F), 2, last, pace)
+    floors, momentum = np.array([1e-9, 1e-3, 0.1]), np.array([0.0, 0.3, 0.6])
+    found = extrapolated_step(F, N, gram, of_each_run(floors, F), 2, last, momentum)
     for i in range(3):
-        wanted = extrapolated_step(F[i], N[i], gram[i], float(floors[i]), 2, last[i], float(pace[i]))
+        wanted = extrapolated_step(F[i], N[i], gram[i], float(floors[i]), 2, last[i], float(momentum[i]))
         for one, other in zip(found, wanted, strict=True):
             torch.testing.assert_close(one[i], other, rtol=1e-4 if dtype == np.float32 else 1e-12, atol=1e-6)
 
@@ -159,7 +159,7 @@ def test_descent_of_all_runs_is_that_of_each(dtype):
 def test_what_cannot_be_in_a_batch(rule, keeper):
     data = [TorchDense.of(torch.as_tensor(matrix(), device=DEVICE))]
     (call,) = calls((1,), rule, Fixed(), data, [Control(keeper=keeper)])
-    assert call.kind is None
+    assert kind_of(call) is None
 
 
 def test_a_run_that_fails_leaves_the_others_alone():
@@ -189,8 +189,8 @@ def _on_torch(monkeypatch, _deferred):
 def sizes(monkeypatch):
     """How many runs each batch had."""
     found = []
-    whole = parallel.solve_batch
-    monkeypatch.setattr(parallel, "solve_batch", lambda made: found.append(len(made)) or whole(made))
+    whole = solve.solve_batch
+    monkeypatch.setattr(solve, "solve_batch", lambda made: found.append(len(made)) or whole(made))
     return found
 
 
@@ -223,10 +223,10 @@ def test_an_error_in_one_thread_ends_all():
     def task(i):
         if i == 2:
             raise RuntimeError("no more")
-        return parallel.maker()(call)
+        return solve.maker()(call)
 
     with pytest.raises(RuntimeError, match="no more"):
-        parallel.run_all([partial(task, i) for i in range(9)], 3, threading.Event(), batched=True)
+        solve.run_all([partial(task, i) for i in range(9)], 3, threading.Event(), batched=True)
 
 
 @pytest.mark.skipif(not GPU, reason="needs a CUDA GPU")

@@ -12,12 +12,11 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from drnmf.algorithms.updates.multiplier import multiplier_step
-from drnmf.algorithms.updates.roots import NO_SLOTS, Slots, joined_slots
+from drnmf.algorithms.updates.roots import NO_SLOTS, Slots, joined_slots, multiplier_step
 from drnmf.algorithms.updates.steps import multiplicative_step, weighted_sum
 from drnmf.losses.base import Omega
 from drnmf.numerics import Array, Maybe, Numbers, Vector, beside, precision_of
-from drnmf.objective.penalty import Bound, Tilt
+from drnmf.objective.penalty import BlockPenalties, Bound
 
 State = Any
 """What a rule keeps from step to step: any nesting of arrays, numbers, text, tuples, lists, dicts and dataclasses."""
@@ -38,7 +37,7 @@ class Parts:
     gram : (r, r) the part of it that all columns share, or one for every N (see `Sweep`)
     Q_scale : how much larger the coefficients are now than when Q was made
     correlation : (r, r) how the components of the other block overlap, for rules that ask for it
-    tilt : the penalties as a function of the block, None where there are none; they are in none of the parts above
+    penalties : the penalties as a function of the block, None where there are none; they are in none of the parts above
     total : what every column of the block must sum to, a number or (n,); None where its sum is free
     sizes : where the block is a part of a larger one, what the curvature of that one says of its length (see
         `updates.constrained`)
@@ -56,38 +55,24 @@ class Parts:
     gram: Maybe = None
     Q_scale: float = 1.0
     correlation: Maybe = None
-    tilt: Tilt | None = None
+    penalties: BlockPenalties | None = None
     total: Numbers | None = None
     sizes: Maybe = None
     final: bool = False
 
     def weighted(self) -> tuple[Array, Array]:
-        """Compute sum_b c_b N_b and sum_b c_b P_b.
-
-        Returns
-        -------
-        N, P : (r, n) each
-        """
+        """Compute sum_b c_b N_b and sum_b c_b P_b, (r, n) each."""
         if self.N.shape[0] == 1:
             return self.N[0], self.P[0]
         return weighted_sum(self.coefficients, self.N), weighted_sum(self.coefficients, self.P)
 
     def multiplicative(self, F: Array) -> Array:
-        """Take the multiplicative step from F.
-
-        Parameters
-        ----------
-        F : (r, n) the block
-
-        Returns
-        -------
-        stepped : (r, n), at least the floor
-        """
+        """Take the multiplicative step from F (r, n), to at least the floor."""
         if self.total is not None:
             return multiplier_step(F, *self._slots_of_ratio(F), self.total, self.floor)
-        if self.tilt is None:
+        if self.penalties is None:
             return multiplicative_step(F, self.N, self.P, self.coefficients, self.floor)
-        (N, P), (down, up) = self.weighted(), self.tilt.bound(F).parts(F)
+        (N, P), (down, up) = self.weighted(), self.penalties.bound(F).parts(F)
         return multiplicative_step(F, (N + down)[None], (P + up)[None], np.ones(1), self.floor)
 
     def _slots_of_ratio(self, F: Array) -> Slots:
@@ -99,15 +84,9 @@ class Parts:
         return joined_slots(({0.0: P}, {1.0: N}), penalty)
 
     def slots(self, penalty: Slots = NO_SLOTS) -> Slots:
-        """Collect the slope of the majoriser in t, sum_b c_b [P_b t^a_b - N_b t^-b_b], by its exponents.
+        """Collect the slope of the majoriser in t, sum_b c_b [P_b t^a_b - N_b t^-b_b], by its exponents a and b.
 
-        Parameters
-        ----------
-        penalty : the terms of the penalties, in the units of the coefficients
-
-        Returns
-        -------
-        rising, falling : a -> (r, n) and b -> (r, n); needs the parts of every loss on their own
+        Needs the parts of every loss on their own; terms of penalties are in the units of the coefficients.
         """
         found = penalty
         if len(self.omega) > 1 and len({loss.exponents for loss in self.omega}) == 1:  # one loss of many parts of X
@@ -121,55 +100,30 @@ class Parts:
         return found
 
     def bound(self, F: Array) -> Bound:
-        """Bound the penalties at F; nothing but zeros where there are none.
-
-        Parameters
-        ----------
-        F : (r, n) the block
-
-        Returns
-        -------
-        bound : Bound
-        """
-        return Bound() if self.tilt is None else self.tilt.bound(F)
+        """Bound the penalties at F; nothing but zeros where there are none."""
+        return Bound() if self.penalties is None else self.penalties.bound(F)
 
     def with_penalties(self, F: Array) -> tuple[Array, Array]:
-        """Compute the weighted N and P with those of the penalties; a slope that does not bend goes to N.
+        """Compute the weighted N and P with those of the penalties at F.
 
-        Parameters
-        ----------
-        F : (r, n) the block
-
-        Returns
-        -------
-        N, P : (r, n) each; N has either sign
+        A slope that does not bend goes to N, which has either sign.
         """
         N, P = self.weighted()
-        if self.tilt is None:
+        if self.penalties is None:
             return N, P
-        bound = self.tilt.bound(F)
+        bound = self.penalties.bound(F)
         up, down = bound.bend(F)
         return N - bound.slope() + (0.0 if down is None else down), P + (0.0 if up is None else up)
 
     def shared(self, F: Array) -> tuple[Array, Array]:
-        """Compute N and G of the quadratic model 1/2 h'Gh - N'h that all columns share, penalties included.
-
-        Parameters
-        ----------
-        F : (r, n) the block
-
-        Returns
-        -------
-        N : (r, n)
-        G : (r, r) float64
-        """
+        """Compute N (r, n) and G (r, r) of the model 1/2 h'Gh - N'h that all columns share, with the penalties at F."""
         assert self.gram is not None
         N, gram = self.N[0], self.gram
         if gram.ndim > N.ndim:  # many parts of X: one product is faster than a sum of terms
             N, gram = (_mixed(self.coefficients, part) for part in (self.N, gram))
-        if self.tilt is None:
+        if self.penalties is None:
             return N, gram
-        bound = self.tilt.bound(F)
+        bound = self.penalties.bound(F)
         return N - bound.slope(), gram if bound.curvature is None else gram + beside(bound.curvature, gram)
 
 

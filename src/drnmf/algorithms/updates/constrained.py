@@ -1,7 +1,7 @@
 r"""Any rule under constraints: columns that sum to one, and components that do not move.
 
 The rule itself sees the free rows of a block alone, with `Parts.total` where their sum is given: the multiplicative and
-the monotone steps then minimise the same majoriser with a multiplier for every column (`updates.multiplier`), and the
+the monotone steps then minimise the same majoriser with a multiplier for every column (`updates.roots`), and the
 steps of second order minimise their quadratic model on the simplex (`updates.simplex_steps`). Under beta = 2 the fixed
 components are taken off X, as far as the parts know it. The curvature of other losses is that of the whole block, whose
 length F'QF = F'P gives: the free rows take it from there (`Parts.sizes`).
@@ -118,13 +118,15 @@ def free_parts(F: Array, parts: Parts, fixed: int) -> Parts:
         sizes = balanced_sizes(F, parts.weighted()[1], correlation)[fixed:]
         correlation = correlation[fixed:, fixed:]
     gram = None if gram is None else gram[..., fixed:, fixed:]
-    tilt: Any = None if parts.tilt is None else Given(free_bound(F, parts.tilt.bound(F), fixed), parts.tilt.factor)
-    return replace(parts, N=_solid(N), P=_solid(P), gram=gram, Q=Q, correlation=correlation, sizes=sizes, tilt=tilt)
+    if parts.penalties is not None:
+        known: Any = Given(free_bound(F, parts.penalties.bound(F), fixed), parts.penalties.factor)
+        parts = replace(parts, penalties=known)
+    return replace(parts, N=_solid(N), P=_solid(P), gram=gram, Q=Q, correlation=correlation, sizes=sizes)
 
 
 @dataclass(frozen=True)
 class Given:
-    """Penalties that were bounded already, at the current point: `Tilt` for a part of a block."""
+    """Penalties that were bounded already, at the current point: `BlockPenalties` for a part of a block."""
 
     known: Bound
     factor: float
@@ -152,15 +154,7 @@ def _solid(stack: Any) -> Any:
 
 
 def constrained(rule: Rule, constraints: Constraints, block: str, rank: int) -> Rule:
-    """Return the rule of one block under constraints: itself where the block is free.
-
-    Parameters
-    ----------
-    rule : takes the steps of what is free
-    constraints : what the factors must satisfy
-    block : its name
-    rank : r
-    """
+    """Return the rule of one block, by its name, under constraints: itself where the block is free."""
     fixed, sums = constraints.of(block)
     if fixed == rank:
         return Still()

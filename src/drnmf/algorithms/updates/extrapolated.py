@@ -50,17 +50,20 @@ class Extrapolated(Rule):
 
     def step(self, F: Array, parts: Parts, state: Momentum) -> tuple[Array, Momentum]:
         stepped = parts.multiplicative(F)
-        a, nu = self.pace(state)
+        a, nu = self.momentum(state)
         further = self.push(stepped, state.F, of_each_run(a, stepped)) if np.any(a) else stepped
         return further, Momentum(stepped, nu, state.steps + 1)
 
-    def pace(self, state: Momentum) -> tuple[Numbers, Numbers]:
+    def momentum(self, state: Momentum) -> tuple[Numbers, Numbers]:
         """Compute (a_k, nu_k) of the step that begins at `state`."""
         if state.steps < self.delay:
             return 0.0, 1.0
-        root = math.sqrt if isinstance(state.nu, float) else np.sqrt
-        nu = _plain(0.5 * (1.0 + root(1.0 + 4.0 * state.nu**2)))
-        return (state.nu - 1.0) / nu, nu
+        before = state.nu
+        if isinstance(before, float):  # of one run, as most are
+            nu = 0.5 * (1.0 + math.sqrt(1.0 + 4.0 * before**2))
+            return (before - 1.0) / nu, nu
+        several = _plain(0.5 * (1.0 + np.sqrt(1.0 + 4.0 * before**2)))
+        return (before - 1.0) / several, several
 
     def push(self, stepped: Array, last: Array, a: Numbers) -> Array:
         """Extrapolate; a = 0 leaves the point at F_k."""

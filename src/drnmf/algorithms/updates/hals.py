@@ -18,12 +18,12 @@ from typing import ClassVar
 
 from drnmf.algorithms.updates.base import Facts, Parts, Rule, Wants, halve
 from drnmf.algorithms.updates.extrapolated import Extrapolated, Momentum
-from drnmf.algorithms.updates.on_simplex import ahead_on_simplex
+from drnmf.algorithms.updates.simplex_steps import ahead_on_simplex
 from drnmf.algorithms.updates.steps import extrapolated_step, packed, packed_product, quadratic_step
 from drnmf.losses.base import Omega, is_quadratic
 from drnmf.numerics import HALS_DELAY, HALS_PASSES, Array, Numbers, namespace
 
-_PACES, _CURVATURE = Extrapolated(), Wants(curvature=True)
+_NESTEROV, _CURVATURE = Extrapolated(), Wants(curvature=True)
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class HALS(Rule):
             raise ValueError(
                 f"update='hals' minimises beta = 2 alone, and the losses are {named}{gaps}: use update='auto'."
             )
-        passes, a, nu = self.course(state)
+        passes, a, nu = self.schedule(state)
         if parts.total is not None:
             stepped, further = ahead_on_simplex(F, parts, state.F, a)
         elif parts.gram is None:
@@ -81,20 +81,20 @@ class HALS(Rule):
             stepped, further = extrapolated_step(F, N, G, parts.floor, passes, state.F, a, parts.final)
         return further, Momentum(stepped, nu, state.steps + 1)
 
-    def course(self, state: Momentum) -> tuple[int, Numbers, Numbers]:
+    def schedule(self, state: Momentum) -> tuple[int, Numbers, Numbers]:
         """Return the passes of the step that begins at a state, how far it is extrapolated, and nu after it."""
-        return 1 if state.steps < self.delay else self.passes, *_PACES.pace(state)
+        return 1 if state.steps < self.delay else self.passes, *_NESTEROV.momentum(state)
 
-    def _weighted(self, F: Array, parts: Parts, passes: int, last: Array, pace: Numbers) -> tuple[Array, Array]:
+    def _weighted(self, F: Array, parts: Parts, passes: int, last: Array, momentum: Numbers) -> tuple[Array, Array]:
         """The same where the entries of X have weights, and with them every column a curvature of its own."""
         xp, N, P, Q = namespace(F), parts.N[0], parts.P[0], parts.Q
         assert Q is not None
-        if parts.tilt is not None:
-            bound = parts.tilt.bound(F)
+        if parts.penalties is not None:
+            bound = parts.penalties.bound(F)
             N, Q = N - bound.slope(), Q if bound.curvature is None else Q + packed(bound.curvature, F)
             P = packed_product(Q, F)
         stepped = quadratic_step(F, N, P, Q, parts.floor, passes)
-        further = xp.clip(stepped + pace * (stepped - last), parts.floor, None)
+        further = xp.clip(stepped + momentum * (stepped - last), parts.floor, None)
         slope = packed_product(Q, 0.5 * (F + further)) - N  # f(further) - f(F) = (further - F)'slope
         return stepped, xp.where(((further - F) * slope).sum(0) <= 0, further, stepped)
 

@@ -33,12 +33,7 @@ _TRIALS = 40
 
 
 def surrogates(F: Array, t: Array, parts: Parts, penalty: Slots = NO_SLOTS) -> Vector:
-    """Compute G_beta(t) for every loss, in float64.
-
-    Parameters
-    ----------
-    penalty : the terms of the penalties, in the units of the objective
-    """
+    """Compute G_beta(t) for every loss, in float64; the terms of the penalties are in the units of the objective."""
     xp = namespace(F)
     assert parts.scaled_losses is not None
     assert parts.references is not None
@@ -96,7 +91,7 @@ def solve_dual(F: Array, parts: Parts, guess: Vector | None = None) -> tuple[Vec
     p, references = len(parts.omega), parts.references
     best: list[tuple[float, Vector, Array]] = []
     lowest = parts.floor / F  # the step ends at the floor: judge it there
-    penalty = NO_SLOTS if parts.tilt is None else parts.bound(F).times(1.0 / parts.tilt.factor).slots(F)
+    penalty = NO_SLOTS if parts.penalties is None else parts.bound(F).times(1.0 / parts.penalties.factor).slots(F)
 
     def evaluate(weights: Vector) -> Vector:
         c = weights / references

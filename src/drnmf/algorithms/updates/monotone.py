@@ -9,16 +9,15 @@ line search is needed.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
 
 from drnmf.algorithms.updates.base import Facts, Parts, Rule
-from drnmf.algorithms.updates.multiplier import multiplier_step
-from drnmf.algorithms.updates.roots import NO_SLOTS, Slots, positive_root, total
+from drnmf.algorithms.updates.roots import NO_SLOTS, Slots, multiplier_step, positive_root, total
 from drnmf.algorithms.updates.steps import usable
-from drnmf.losses.base import Omega
+from drnmf.losses.base import Omega, is_monotone
 from drnmf.numerics import Array, namespace
 
 
@@ -41,8 +40,6 @@ class Monotone(Rule):
 def majorised(F: Array, parts: Parts, penalty: Slots = NO_SLOTS) -> Array:
     """Take the step to the minimum of the majoriser, over columns of a given sum where the parts have one.
 
-    Parameters
-    ----------
     penalty : the terms of the penalties, in the units of the coefficients
     """
     if parts.total is None:
@@ -56,3 +53,25 @@ def majoriser_root(parts: Parts, penalty: Slots = NO_SLOTS) -> Array:
     rising, falling = parts.slots(penalty)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         return usable(positive_root(rising, falling), total(rising))
+
+
+@dataclass(frozen=True)
+class Multiplicative(Rule):
+    """Algorithm 1: H+ = H * (sum c_b N_b) / (sum c_b P_b), halved towards H while the objective rises.
+
+    Where that is the exact step of the majoriser it remains so under penalties.
+    """
+
+    facts: ClassVar[Facts] = Facts(best=False, bounded=True, batched=True)
+
+    def certain(self, omega: Omega) -> bool:
+        return is_monotone(omega)
+
+    def init(self, F: Array) -> None:
+        return None
+
+    def step(self, F: Array, parts: Parts, state: None) -> tuple[Array, None]:
+        if parts.penalties is not None and is_monotone(parts.omega):  # N and P are weighted already
+            alone = replace(parts, coefficients=np.ones(1))
+            return majorised(F, alone, parts.penalties.bound(F).slots(F)), None
+        return parts.multiplicative(F), None

@@ -20,7 +20,7 @@ from drnmf.algorithms.correlation import shrunk
 from drnmf.algorithms.updates.base import NOTHING, Facts, Parts, Rule, Setup, Wants, halve
 from drnmf.algorithms.updates.cost import own_pays
 from drnmf.algorithms.updates.extrapolated import Extrapolated, Momentum
-from drnmf.algorithms.updates.on_simplex import model_minimum
+from drnmf.algorithms.updates.simplex_steps import model_minimum
 from drnmf.algorithms.updates.steps import correlated_step, packed, packed_product, quadratic_step, shared_step
 from drnmf.losses.base import Omega, is_quadratic
 from drnmf.numerics import (
@@ -147,13 +147,11 @@ class Newton(Rule):
             return correlated_step(F, N, P, parts.correlation, parts.floor, self.passes, parts.sizes)
         if parts.Q is None:
             return shared_step(F, *parts.shared(F), parts.floor, self.passes)
-        N, P = parts.weighted()
         # for other families Q h~ is not P, and the length of the model cannot be corrected by it
         scale = parts.sizes if all(loss.homogeneous for loss in parts.omega) else parts.Q_scale
-        if parts.tilt is not None:
-            bound = parts.tilt.bound(F)
-            return tilted_step(F, N, P, parts.Q, parts.floor, self.passes, scale, parts.gram, bound)
-        return quadratic_step(F, N, P, parts.Q, parts.floor, self.passes, scale, parts.gram)
+        if parts.penalties is not None:
+            return penalised_step(F, parts, self.passes, scale, parts.penalties.bound(F))
+        return quadratic_step(F, *parts.weighted(), parts.Q, parts.floor, self.passes, scale, parts.gram)
 
     def retry(self, F: Array, tried: Array, attempt: int, state: Momentum) -> tuple[Array, Momentum]:
         if not isinstance(state, Guarded):
@@ -166,33 +164,18 @@ class Newton(Rule):
         return replace(state, nu=1.0)
 
 
-def tilted_step(
-    F: Array,
-    N: Array,
-    P: Array,
-    Q: Array,
-    floor: Numbers,
-    passes: int,
-    scale: Numbers | None,
-    gram: Maybe,
-    bound: Bound,
-) -> Array:
-    """Take the step of `quadratic_step` under penalties, whose curvature needs no correction of its length.
-
-    Parameters
-    ----------
-    F, N, P, Q, floor, passes, scale, gram : as there
-    bound : of the penalties
-    """
-    ceiling = power_ceiling(precision_of(F))
+def penalised_step(F: Array, parts: Parts, passes: int, scale: Numbers | None, bound: Bound) -> Array:
+    """Take the step of `quadratic_step` under penalties, whose curvature needs no correction of its length."""
+    (N, P), ceiling, xp = parts.weighted(), power_ceiling(precision_of(F)), namespace(F)
+    assert parts.Q is not None
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        whole = Q if gram is None else Q + packed(gram, F)
+        whole = parts.Q if parts.gram is None else parts.Q + packed(parts.gram, F)
         length = (F * P).sum(0) / (F * packed_product(whole, F)).sum(0) if scale is None else scale
         usable = (length > 0) & (length < ceiling)
-        whole = whole * namespace(F).where(usable, length, namespace(F).ones_like(F[0]))
+        whole = whole * xp.where(usable, length, xp.ones_like(F[0]))
         slope = P - N + bound.slope()
         if bound.curvature is not None:
             slope = slope + in_kind(bound.curvature, F) @ F
             whole = whole + packed(bound.curvature, F)
         own = packed_product(whole, F)  # with P = Q F nothing is left to correct
-    return quadratic_step(F, own - slope, own, whole, floor, passes)
+    return quadratic_step(F, own - slope, own, whole, parts.floor, passes)

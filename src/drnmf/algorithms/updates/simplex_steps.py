@@ -12,10 +12,23 @@ from typing import Any
 
 import numpy as np
 
-from drnmf.algorithms.updates.steps import packed_product, triangle_rows
+from drnmf.algorithms.updates.base import Parts
+from drnmf.algorithms.updates.steps import balanced_sizes, packed, packed_product, triangle_rows
 from drnmf.backends.core import native_core
-from drnmf.numerics import PAIR_TOLERANCE, Array, Library, Maybe, Numbers, beside, namespace
+from drnmf.numerics import (
+    PAIR_TOLERANCE,
+    SIMPLEX_MOVES,
+    Array,
+    Library,
+    Maybe,
+    Numbers,
+    beside,
+    namespace,
+    power_ceiling,
+    precision_of,
+)
 from drnmf.objective.constraints import normalised
+from drnmf.objective.penalty import in_kind
 
 
 def simplex_step(
@@ -58,7 +71,7 @@ def simplex_step_ahead(
     moves: int,
     totals: Numbers,
     last: Array,
-    pace: Numbers,
+    momentum: Numbers,
     gram: Maybe = None,
     Q: Maybe = None,
 ) -> tuple[Array, Array]:
@@ -70,7 +83,7 @@ def simplex_step_ahead(
     N : (r, n)
     totals : what every column sums to, a number or (n,)
     last : (r, n) what the step before found
-    pace : how far to go on, as a fraction of the way from there
+    momentum : how far to go on, as a fraction of the way from there
 
     Returns
     -------
@@ -85,12 +98,12 @@ def simplex_step_ahead(
     """
     core = native_core() if isinstance(F, np.ndarray) else None
     if core is None:
-        return _ahead(F, N, floor, moves, totals, last, pace, gram, Q)
+        return _ahead(F, N, floor, moves, totals, last, momentum, gram, Q)
     stepped, further = np.empty((2, *F.shape), F.dtype)
     F, N, last = (np.ascontiguousarray(part, dtype=F.dtype) for part in (F, N, last))
     Q = None if Q is None else np.ascontiguousarray(Q, dtype=F.dtype)
     sums = np.full(F.shape[1], totals, dtype=F.dtype)
-    core.simplex_step(F, N, Q, None, gram, floor, PAIR_TOLERANCE, moves, stepped, last, sums, pace, further)
+    core.simplex_step(F, N, Q, None, gram, floor, PAIR_TOLERANCE, moves, stepped, last, sums, momentum, further)
     return stepped, further
 
 
@@ -103,13 +116,21 @@ def model_slope(F: Array, N: Array, gram: Maybe, Q: Maybe) -> Array:
 
 
 def _ahead(
-    F: Array, N: Array, floor: Numbers, moves: int, totals: Numbers, last: Array, pace: Numbers, gram: Maybe, Q: Maybe
+    F: Array,
+    N: Array,
+    floor: Numbers,
+    moves: int,
+    totals: Numbers,
+    last: Array,
+    momentum: Numbers,
+    gram: Maybe,
+    Q: Maybe,
 ) -> tuple[Array, Array]:
     """`simplex_step_ahead` in the array library of F: the reference of the compiled one."""
     stepped = normalised(simplex_step(F, model_slope(F, N, gram, Q), floor, moves, gram, Q), totals, floor)
-    if pace == 0.0:
+    if momentum == 0.0:
         return stepped, stepped
-    further = normalised(stepped + pace * (stepped - last), totals, floor)
+    further = normalised(stepped + momentum * (stepped - last), totals, floor)
     rise = model_slope(0.5 * (F + further), N, gram, Q)  # f(further) - f(F) = (further - F)'rise
     return stepped, namespace(F).where(((further - F) * rise).sum(0) <= 0, further, stepped)
 
@@ -173,3 +194,65 @@ def _moved(F: Array, slope: Array, floor: Numbers, moves: int, M: _Curvature) ->
 
 
 _TINY = 1e-37
+
+
+def model_minimum(F: Array, parts: Parts) -> Array:
+    """Minimise the quadratic model of every column on the simplex, as `newton.Newton` does without a sum."""
+    moves = _moves(F)
+    if parts.Q is None and parts.correlation is None:  # beta = 2 alone: the model is the loss
+        N, gram, _ = _model(F, parts)
+        return simplex_step(F, model_slope(F, N, gram, None), parts.floor, moves, gram)
+    xp, ceiling = namespace(F), power_ceiling(precision_of(F))
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        if parts.correlation is not None:
+            N, P = parts.with_penalties(F)
+            y = balanced_sizes(F, P, parts.correlation) if parts.sizes is None else parts.sizes
+            good = ((y > 0) & (y < ceiling)).all(0)
+            sizes = xp.where(good, y / F, 1.0)
+            step = simplex_step(F, xp.where(good, P - N, 0.0), parts.floor, moves, parts.correlation, None, sizes)
+        else:
+            (N, P), bound, length = parts.weighted(), parts.bound(F), _length(F, parts)
+            good = (length > 0) & (length < ceiling)
+            slope, Q = P - N + bound.slope(), _whole(F, parts) * xp.where(good, length, 1.0)
+            if bound.curvature is not None:
+                slope = slope + in_kind(bound.curvature, F) @ F
+            step = simplex_step(F, xp.where(good, slope, 0.0), parts.floor, moves, bound.curvature, Q)
+        good = good & (step == step).all(0)
+        return step if bool(good.all()) else xp.where(good, step, parts.multiplicative(F))
+
+
+def _whole(F: Array, parts: Parts) -> Array:
+    """The curvature of every column of the sweep, packed, with the part that all share."""
+    assert parts.Q is not None
+    return parts.Q if parts.gram is None else parts.Q + packed(parts.gram, F)
+
+
+def _length(F: Array, parts: Parts) -> Array:
+    """How much larger the curvature is now than that of the sweep (see `steps.quadratic_step`)."""
+    if parts.sizes is not None:
+        return parts.sizes
+    if not all(loss.homogeneous for loss in parts.omega):
+        return namespace(F).zeros_like(F[0]) + parts.Q_scale
+    return (F * parts.weighted()[1]).sum(0) / (F * packed_product(_whole(F, parts), F)).sum(0)
+
+
+def _model(F: Array, parts: Parts) -> tuple[Array, Maybe, Maybe]:
+    """N, gram and Q of 1/2 h'(gram + Q)h - N'h, the loss of beta = 2 alone with its penalties."""
+    if parts.gram is not None:
+        return *parts.shared(F), None
+    bound = parts.bound(F)
+    return parts.N[0] - bound.slope(), bound.curvature, parts.Q
+
+
+def ahead_on_simplex(F: Array, parts: Parts, last: Array, momentum: Numbers) -> tuple[Array, Array]:
+    """Take the step of `hals.HALS` on the simplex, and go on beyond it where the loss stays below that of F.
+
+    Returns what was found, and where the columns went, with `last` and `momentum` as in `simplex_step_ahead`.
+    """
+    N, gram, Q = _model(F, parts)
+    assert parts.total is not None
+    return simplex_step_ahead(F, N, parts.floor, _moves(F), parts.total, last, momentum, gram, Q)
+
+
+def _moves(F: Array) -> int:
+    return max(SIMPLEX_MOVES, len(F) // 4)

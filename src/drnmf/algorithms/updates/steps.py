@@ -239,25 +239,28 @@ def balanced_sizes(F: Array, P: Array, correlation: Array) -> Array:
 
 
 def extrapolated_step(
-    F: Array, N: Array, gram: Array, floor: Numbers, passes: int, last: Array, pace: Numbers, overwrite: bool = False
+    F: Array,
+    N: Array,
+    gram: Array,
+    floor: Numbers,
+    passes: int,
+    last: Array,
+    momentum: Numbers,
+    overwrite: bool = False,
 ) -> tuple[Array, Array]:
-    """Take the same step to F+, and go on to max(F+ + pace (F+ - last), floor) in the columns where f stays below f(F).
+    """Take the same step to F+, and on to max(F+ + momentum (F+ - last), floor) in columns where f stays below f(F).
 
-    Parameters
-    ----------
     overwrite : F+ may take the place of `last` in memory, and where the columns went that of F
 
-    Returns
-    -------
-    stepped, further : F+, and where the columns went.
+    Returns F+, and where the columns went.
     """
     core = native_core() if isinstance(F, np.ndarray) else None
     if core is None:
         stepped = _descend_elsewhere(F, N, gram, floor, passes)
-        return stepped, _push(F, N, gram, floor, stepped, last, pace)
+        return stepped, _push(F, N, gram, floor, stepped, last, momentum)
     apart = overwrite and not np.may_share_memory(F, last)  # before the first step both are the start
     stepped, further = last if apart else np.empty_like(F), F if overwrite else np.empty_like(F)
-    core.hals_step_ahead(F, N, gram, floor, _smallest(gram), passes, last, pace, stepped, further)
+    core.hals_step_ahead(F, N, gram, floor, _smallest(gram), passes, last, momentum, stepped, further)
     return stepped, further
 
 
@@ -301,10 +304,10 @@ def _descend_shared(F: Array, N: Array, gram: Array, floor: Numbers, passes: int
     return H
 
 
-def _push(F: Array, N: Array, gram: Array, floor: Numbers, stepped: Array, last: Array, pace: Numbers) -> Array:
+def _push(F: Array, N: Array, gram: Array, floor: Numbers, stepped: Array, last: Array, momentum: Numbers) -> Array:
     """The extrapolation of `extrapolated_step` in the array library of F."""
     xp = namespace(F)
-    ahead = of_each_run(pace, F) * (stepped - last)
+    ahead = of_each_run(momentum, F) * (stepped - last)
     further = xp.clip(stepped + xp.where(_moving(gram, F), ahead, 0.0), floor, None)  # what did not move stays
     G = xp.asarray(beside(gram, F), dtype=F.dtype)
     slope = G @ (0.5 * (F + further)) - N  # f(further) - f(F) = (further - F)'slope

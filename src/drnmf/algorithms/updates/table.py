@@ -5,8 +5,7 @@ from __future__ import annotations
 from drnmf.algorithms.updates.base import Rule
 from drnmf.algorithms.updates.extrapolated import Extrapolated
 from drnmf.algorithms.updates.hals import HALS
-from drnmf.algorithms.updates.monotone import Monotone
-from drnmf.algorithms.updates.multiplicative import Multiplicative
+from drnmf.algorithms.updates.monotone import Monotone, Multiplicative
 from drnmf.algorithms.updates.newton import Newton
 from drnmf.numerics import NEWTON_RANK
 

@@ -4,7 +4,7 @@
 >>> from drnmf.apps.audio import separate
 >>> time = np.arange(8000) / 8000
 >>> mixture = np.sin(2 * np.pi * 440 * time) * (time < 0.5) + np.sin(2 * np.pi * 880 * time) * (time >= 0.5)
->>> result = separate(mixture, 2, rate=8000, window=256, hop=64, max_iter=50, random_state=0)
+>>> result = separate(mixture, 2, rate=8000, window=256, hop=64)
 >>> bool(np.allclose(result.sources.sum(axis=0), mixture))
 True
 """
@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING
 from drnmf.apps import lazily
 
 if TYPE_CHECKING:
-    from drnmf.apps.audio.grouping import group_components, parse_groups
     from drnmf.apps.audio.recording import Recording, open_recording
-    from drnmf.apps.audio.separation import Separation, separate
+    from drnmf.apps.audio.separation import Separation, group_components, parse_groups, separate
     from drnmf.apps.audio.transform import Spectrogram, Transform, spectrogram
 
 __all__ = [
@@ -34,9 +33,8 @@ __all__ = [
 __getattr__ = lazily(
     __name__,
     {
-        "grouping": ("group_components", "parse_groups"),
         "recording": ("Recording", "open_recording"),
-        "separation": ("Separation", "separate"),
+        "separation": ("Separation", "group_components", "parse_groups", "separate"),
         "transform": ("Spectrogram", "Transform", "spectrogram"),
     },
 )

@@ -18,9 +18,8 @@ from drnmf.cli.transform import Request
 from drnmf.runs import schema, write
 
 if TYPE_CHECKING:
-    from drnmf.apps.audio.grouping import Groups
     from drnmf.apps.audio.recording import Recording
-    from drnmf.apps.audio.separation import Written
+    from drnmf.apps.audio.separation import Groups, Written
     from drnmf.apps.audio.transform import Spectrogram
     from drnmf.estimators.comparison import Comparison
     from drnmf.numerics import Array
@@ -80,8 +79,8 @@ def separate(
         seen = spectrogram(mixture, window=window, hop=hop, power=power, progress=progress)
     with plain_warnings() as warned:
         model = DRNMF(rank, betas=omega, max_iter=max_iter, tol=tol, n_init=n_init, zeros="floor", random_state=seed)
-        found = compare(model.set_params(verbose=int(not quiet)), seen.X)
-    W, H = found.robust.W, found.robust.H
+        comparison = compare(model.set_params(verbose=int(not quiet)), seen.X)
+    W, H = comparison.robust.W, comparison.robust.H
     groups = choose_groups(group, W, H) if group is not None else _from_references(seen, truths, W, H)
     with results.writing() as temporary:
         with _bar("writing", quiet) as progress:
@@ -93,12 +92,12 @@ def separate(
             sound |= {"members": [k + 1 for k in members], "name": title}
         audio["measures"] = measures
         seconds = time.perf_counter() - started
-        notes = _notes(found, seen, written.gain, warned)
-        summary = write.write_compared(temporary, "separate", found, seconds, notes)
+        notes = _notes(comparison, seen, written.gain, warned)
+        summary = write.write_compared(temporary, "separate", comparison, seconds, notes)
         summary |= {"input": _input(recording, mixture, seen), "audio": audio}
         results.finish(temporary, summary | write.computed_by(seen.X))
     if not quiet:
-        _show(found, measures)
+        _show(comparison, measures)
     what = f"{H.shape[0]} components of {mixture.name} ({mixture.seconds:.1f} s)"
     say(f"{what}, {seconds:.1f} s; results in {results.folder}")
 
@@ -137,14 +136,14 @@ def _measure(
     if len(groups) != len(truths):
         raise ValueError(f"{len(groups)} groups do not compare with {len(truths)} references: ask for as many.")
     estimates = np.stack([open_recording(folder / name).channel_mean() for name in files])
-    found = measure(np.stack([truth.channel_mean() for truth in truths]), estimates)
+    measured = measure(np.stack([truth.channel_mean() for truth in truths]), estimates)
     return [
         {
             "reference": truth.name,
-            "components": [k + 1 for k in groups[found.order[s]]],
-            "sdr": _finite(found.sdr[s]),
-            "sir": _finite(found.sir[s]),
-            "sar": _finite(found.sar[s]),
+            "components": [k + 1 for k in groups[measured.order[s]]],
+            "sdr": _finite(measured.sdr[s]),
+            "sir": _finite(measured.sir[s]),
+            "sar": _finite(measured.sar[s]),
         }
         for s, truth in enumerate(truths)
     ]
@@ -158,7 +157,7 @@ def _finite(value: float) -> float | None:
 def separate_again(request: Request) -> bool:
     """Split another recording into the components of an earlier run: its spectra, with activations of their own."""
     run, recording = request.run, request.x
-    results = Results(request.out, request.overwrite, report=None).settled("sources", recording)
+    results = Results(request.out, request.overwrite).settled("sources", recording)
     import numpy as np
 
     from drnmf.apps.audio import open_recording, spectrogram
@@ -239,8 +238,8 @@ def describe(seen: Spectrogram, written: Written, encoding: str) -> schema.Audio
     }
 
 
-def _notes(found: Comparison, seen: Spectrogram, gain: float, warned: list[str]) -> list[str]:
-    notes = [*found.notes, *warned]
+def _notes(comparison: Comparison, seen: Spectrogram, gain: float, warned: list[str]) -> list[str]:
+    notes = [*comparison.notes, *warned]
     if seen.recording.channels > 1:
         notes.append(
             f"The spectrogram is the mean over {seen.recording.channels} channels; every channel is masked by itself."
@@ -252,11 +251,11 @@ def _notes(found: Comparison, seen: Spectrogram, gain: float, warned: list[str])
     return notes
 
 
-def _show(found: Comparison, measures: list[schema.Measured]) -> None:
-    rows = ([m.name, *(f"{round(100 * (value - 1), 2) + 0.0:.2f}" for value in m.scaled)] for m in found.methods)
+def _show(comparison: Comparison, measures: list[schema.Measured]) -> None:
+    rows = ([m.name, *(f"{round(100 * (value - 1), 2) + 0.0:.2f}" for value in m.scaled)] for m in comparison.methods)
     table(
-        f"Percent above the best found ({starts(found.model.n_init)}) of each loss",
-        ("method", *(loss.name for loss in found.omega)),
+        f"Percent above the best found ({starts(comparison.model.n_init)}) of each loss",
+        ("method", *(loss.name for loss in comparison.omega)),
         rows,
         left=("method",),
     )

@@ -62,11 +62,11 @@ def demo(seed: options.Seed = 0, *, results: Results) -> None:
     say(f"{seconds:.1f} s; results in {out}{page}")
 
 
-def _rows(found: Study) -> list[schema.DemoRow]:
+def _rows(study: Study) -> list[schema.DemoRow]:
     """Make one record per method: scaled losses, what its components are, the melody it hears."""
     return [
         {
-            "noise": found.noise,
+            "noise": study.noise,
             "method": heard.method.name,
             "scaled_losses": heard.method.scaled.tolist(),
             "notes": " ".join(sorted(heard.names, key=lambda name: (len(name), name))),
@@ -74,7 +74,7 @@ def _rows(found: Study) -> list[schema.DemoRow]:
             "right": heard.right,
             "strokes": len(heard.melody),
         }
-        for heard in found.heard
+        for heard in study.heard
     ]
 
 
@@ -88,17 +88,17 @@ def _flat(rows: list[schema.DemoRow]) -> list[write.Record]:
     return named
 
 
-def _write_sounds(folder: Path, found: Study) -> schema.Audio:
+def _write_sounds(folder: Path, study: Study) -> schema.Audio:
     """Write the recording and DR-NMF's components as files; return what the page needs to know of them."""
     from drnmf.apps.audio.recording import open_recording
     from drnmf.apps.audio.separation import write_sources
     from drnmf.apps.audio.transform import Spectrogram
 
-    robust = found.comparison.robust
-    recording = open_recording(found.recording, rate=found.tune.rate)
-    written = write_sources(folder, recording, found.transform, robust.W, robust.H, None)
-    audio = describe(Spectrogram(found.X, recording, found.transform, power=1), written, "float32")
-    for sound, name in zip(audio["components"], found.heard[-1].names, strict=True):
+    robust = study.comparison.robust
+    recording = open_recording(study.recording, rate=study.tune.rate)
+    written = write_sources(folder, recording, study.transform, robust.W, robust.H, None)
+    audio = describe(Spectrogram(study.X, recording, study.transform, power=1), written, "float32")
+    for sound, name in zip(audio["components"], study.heard[-1].names, strict=True):
         sound["name"] = name
     return audio
 

@@ -7,13 +7,12 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from types import ModuleType
 
 import numpy as np
 
-from drnmf.apps.audio.grouping import Groups, match_components
 from drnmf.apps.audio.recording import Recording, open_recording
-from drnmf.apps.audio.separation import masks
+from drnmf.apps.audio.separation import Groups, masks, match_components
 from drnmf.apps.audio.transform import Transform
 from drnmf.numerics import Array, Vector
 
@@ -28,7 +27,7 @@ class Measures:
     order: tuple[int, ...]
 
 
-def _package() -> Any:
+def _package() -> ModuleType:
     try:
         import fast_bss_eval
     except ImportError as error:
@@ -74,23 +73,23 @@ def measure(references: Vector, estimates: Vector, filter_length: int = 512) -> 
         if silent.size:
             raise ValueError(f"{name} {silent[0]} is silent: SDR is not defined for it.")
     with np.errstate(divide="ignore", invalid="ignore"):
-        found = _package().bss_eval_sources(
+        measured = _package().bss_eval_sources(
             truth, guess, filter_length=filter_length, compute_permutation=True, use_cg_iter=None
         )
-    sdr, sir, sar = (np.asarray(values, dtype=np.float64) for values in found[:3])
-    return Measures(sdr, sir, sar, tuple(int(k) for k in found[3]))
+    sdr, sir, sar = (np.asarray(values, dtype=np.float64) for values in measured[:3])
+    return Measures(sdr, sir, sar, tuple(int(k) for k in measured[3]))
 
 
 def open_references(paths: Sequence[str | os.PathLike[str]], mixture: Recording) -> tuple[Recording, ...]:
     """Open reference recordings; refuse those that do not fit the mixture in rate and length."""
-    found = tuple(open_recording(path) for path in paths)
-    for reference in found:
+    recordings = tuple(open_recording(path) for path in paths)
+    for reference in recordings:
         if (reference.rate, reference.length) != (mixture.rate, mixture.length):
             raise ValueError(
                 f"{reference.name} has {reference.length} samples at {reference.rate:g} Hz, the mixture "
                 f"{mixture.length} at {mixture.rate:g} Hz: references must be as long as the mixture, sample by sample."
             )
-    return found
+    return recordings
 
 
 def match_references(

@@ -130,9 +130,9 @@ def pitches(W: Array, H: Array, spacing: float, notes: Mapping[str, float]) -> l
     return labels
 
 
-def _matched(found: Vector, wanted: Sequence[float]) -> tuple[int, int]:
+def _matched(heard: Vector, wanted: Sequence[float]) -> tuple[int, int]:
     """(how many of the wanted times have a found one near, how many found ones have none)."""
-    near = np.abs(np.asarray(found)[:, None] - np.asarray(wanted)[None, :]) <= TIME_TOLERANCE
+    near = np.abs(np.asarray(heard)[:, None] - np.asarray(wanted)[None, :]) <= TIME_TOLERANCE
     return int(near.any(axis=0).sum()), int((~near.any(axis=1)).sum())
 
 

@@ -208,22 +208,22 @@ def _decibel(value: float | None) -> str:
 
 
 def demo(run: Run) -> Section:
-    found = run.summary.get("demo")
-    if not isinstance(found, dict):
+    summary = run.summary.get("demo")
+    if not isinstance(summary, dict):
         return NOTHING
-    losses = [as_loss(beta).name for beta in found["betas"]]
+    losses = [as_loss(beta).name for beta in summary["betas"]]
     rows = []
-    for row in found["rows"]:
+    for row in summary["rows"]:
         above, heard = (percent(float(s) - 1.0) for s in row["scaled_losses"]), f"{row['right']}/{row['strokes']}"
         rows.append([row["noise"].capitalize(), row["method"], *above, row["notes"], row["melody"], heard])
     head = ["recording", "method", *losses, "components", "melody heard", "right"]
     numeric = (*range(2, 2 + len(losses)), len(head) - 1)
     note = (
-        f"The tune is {found['score']}. Noise was added to its spectrogram; the table shows how far each method is "
+        f"The tune is {summary['score']}. Noise was added to its spectrogram; the table shows how far each method is "
         "above the best error of each loss, what its components are, and which note it hears at each stroke."
     )
     body = place("noises") + table(head, rows, numeric)
-    return section("Three noises", note, body), {"noises": noise_bars(found["rows"])}
+    return section("Three noises", note, body), {"noises": noise_bars(summary["rows"])}
 
 
 def noise_bars(rows: list[schema.DemoRow]) -> Chart:

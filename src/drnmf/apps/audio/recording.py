@@ -6,16 +6,16 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from types import ModuleType
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from drnmf.numerics import Vector
-from drnmf.parameters.checks import check_number
+from drnmf.parameters.fields import check_number
 
 
-def soundfile() -> Any:
+def soundfile() -> ModuleType:
     """Import the soundfile package, or raise an error that says how to get it."""
     try:
         import soundfile as package

@@ -3,22 +3,114 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.cluster.hierarchy import cut_tree, fcluster, linkage
 
-from drnmf.apps.audio.grouping import Groups, check_groups, group_components, parse_groups
 from drnmf.apps.audio.recording import Recording, open_recording, soundfile
 from drnmf.apps.audio.transform import Complex, Transform, spectrogram
 from drnmf.estimators.comparison import Comparison, compare
 from drnmf.estimators.robust import DRNMF
-from drnmf.losses.base import Loss
 from drnmf.numerics import Array, Vector
-from drnmf.parameters.checks import check_integer
+from drnmf.parameters.fields import check_integer
+from drnmf.selection.matching import assign, cosine
+
+Groups = tuple[tuple[int, ...], ...]
+
+SIMILAR = 0.6
+"""Automatic grouping joins components whose similarity is above this."""
+
+
+def parse_groups(text: str, rank: int) -> Groups | int | None:
+    """Read how components are to be grouped: "1,3/2,4" (given), "3" (that many, by similarity) or "auto" (None).
+
+    Text counts components from 1, as files and pages do; what comes back are their positions, from 0.
+
+    >>> parse_groups("1,3/2,4", 4), parse_groups("2", 4), parse_groups("auto", 4)
+    (((0, 2), (1, 3)), 2, None)
+    """
+    text = text.strip()
+    if text == "auto":
+        return None
+    try:
+        groups = tuple(tuple(int(item) for item in part.split(",")) for part in text.split("/"))
+    except ValueError:
+        raise ValueError(f"group={text!r} is not understood: use auto, a number, or lists such as 1,3/2,4.") from None
+    if len(groups) == 1 and len(groups[0]) == 1:
+        if not 1 <= groups[0][0] <= rank:
+            raise ValueError(f"group={text} asks for {groups[0][0]} sources of {rank} components: use 1 to {rank}.")
+        return groups[0][0]
+    return check_groups(tuple(tuple(k - 1 for k in group) for group in groups), rank)
+
+
+def check_groups(groups: Groups, rank: int) -> Groups:
+    """Check that no component is in two groups; what was left out becomes a group of its own, at the end."""
+    named = [k for group in groups for k in group]
+    strange = sorted({k for k in named if not 0 <= k < rank})
+    if strange:
+        raise ValueError(f"group names component {strange[0] + 1}, but there are {rank}, numbered 1 to {rank}.")
+    twice = sorted({k for k in named if named.count(k) > 1})
+    if twice:
+        raise ValueError(f"group names component {twice[0] + 1} twice: a component belongs to one source.")
+    rest = tuple(sorted(set(range(rank)) - set(named)))
+    return (*groups, rest) if rest else groups
+
+
+def similarity(W: Array, H: Array) -> Vector:
+    """Compute the mean of the cosines of two spectra and of two activations, (r, r), from 0 to 1."""
+    spectra, activations = (np.asarray(F, dtype=np.float64) for F in (np.asarray(W).T, H))
+    return 0.5 * (cosine(spectra, spectra) + cosine(activations, activations))
+
+
+def group_components(W: Array, H: Array, count: int | None = None) -> Groups:
+    """Group components by similarity (average linkage).
+
+    Parameters
+    ----------
+    W, H : spectra (bins, r) and activations (r, frames)
+    count : how many groups; None makes as many as SIMILAR leaves apart
+
+    Returns
+    -------
+    groups : tuple of tuples of positions, from 0
+
+    Examples
+    --------
+    >>> spectra = np.array([[1.0, 1, 0], [0, 0, 1]])
+    >>> group_components(spectra, np.array([[1.0, 0], [1, 0.1], [0, 1]]))
+    ((0, 1), (2,))
+    """
+    rank = np.shape(H)[0]
+    if rank == 1:
+        return ((0,),)
+    distance = np.maximum(1.0 - similarity(W, H), 0.0)
+    tree = linkage(distance[np.triu_indices(rank, 1)], method="average")
+    # Where distances tie, fcluster makes fewer groups than it is asked for.
+    labels = fcluster(tree, 1.0 - SIMILAR, criterion="distance") if count is None else cut_tree(tree, count)[:, 0]
+    members: dict[int, list[int]] = {}
+    for k, name in enumerate(labels):
+        members.setdefault(int(name), []).append(k)
+    return tuple(sorted(tuple(group) for group in members.values()))
+
+
+def match_components(likeness: Vector) -> Groups:
+    """Group components by how much each of r resembles each of s references, (r, s).
+
+    Every reference first gets the component of the best one-to-one assignment, so none is left empty (where r >= s);
+    every other component joins the reference it resembles most.
+    """
+    rank, count = likeness.shape
+    if rank < count:
+        raise ValueError(f"{rank} components cannot make {count} sources: raise the rank.")
+    best = assign(likeness)
+    owner = np.where(best >= 0, best, likeness.argmax(axis=1))
+    return tuple(tuple(int(k) for k in np.flatnonzero(owner == s)) for s in range(count))
+
 
 ENCODINGS = {"float32": "FLOAT", "pcm16": "PCM_16", "pcm24": "PCM_24"}
 """Sample formats of the WAV files written, and libsndfile's names for them."""
@@ -88,19 +180,13 @@ def choose_groups(group: str | int | Groups | None, W: Array, H: Array) -> Group
 
 def separate(
     source: str | os.PathLike[str] | ArrayLike | Recording,
-    n_components: int | str,
+    model: DRNMF | int | str,
     *,
     rate: float | None = None,
-    betas: Iterable[float | str | Loss] = (0, 1),
     window: int | None = None,
     hop: int | None = None,
     power: int = 1,
     group: str | int | Groups | None = None,
-    max_iter: int = 200,
-    tol: float = 1e-5,
-    random_state: int = 0,
-    n_init: int = 1,
-    verbose: int = 0,
 ) -> Separation:
     """Split a recording into sources that sum to it.
 
@@ -109,14 +195,12 @@ def separate(
     Parameters
     ----------
     source : a file name, or samples of shape (length,) or (length, channels) with their `rate`
-    n_components : r, the number of components; "auto" finds it as `rank_profile` does
-    betas : the losses that DR-NMF minimises together; 0 (IS) and 1 (KL) suit sound
+    model : what is fitted, with zeros of the spectrogram floored; a number of components, or "auto", is short for one
+        under losses that suit sound, ``DRNMF(r, betas=(0, 1), max_iter=200, tol=1e-5, random_state=0)``
     window, hop : samples of the analysis window, and from one frame to the next; None takes 0.064 seconds and a quarter
         of the window
     power : 1 factorises magnitudes, 2 powers. Several channels are averaged into one spectrogram, and every channel
         is then masked on its own
-    n_init : starts, of which each loss keeps its best
-    max_iter, tol, random_state, verbose : as in `DRNMF`
     group : None, "auto", a number of sources, "1,3/2,4" (components, from 1), or positions, such as ((0, 2), (1, 3))
 
     Returns
@@ -126,16 +210,17 @@ def separate(
     Examples
     --------
     >>> time = np.arange(4000) / 8000
-    >>> separate(np.sin(2764.6 * time), 1, rate=8000, window=256, hop=64, max_iter=5).sources.shape
+    >>> separate(np.sin(2764.6 * time), DRNMF(1, max_iter=5), rate=8000, window=256, hop=64).sources.shape
     (1, 4000)
     """
     recording = open_recording(source, rate)
     seen = spectrogram(recording, window=window, hop=hop, power=power)
-    if n_components != "auto" and isinstance(group, str):
-        parse_groups(group, check_integer("n_components", n_components, 1))
-    model = DRNMF(n_components, betas=betas, random_state=random_state, n_init=n_init, verbose=verbose)
-    found = compare(model.set_params(max_iter=max_iter, tol=tol, zeros="floor"), seen.X)
-    W, H = found.robust.W, found.robust.H
+    if not isinstance(model, DRNMF):
+        model = DRNMF(model, betas=(0, 1), max_iter=200, tol=1e-5, random_state=0)
+    if model.n_components != "auto" and isinstance(group, str):
+        parse_groups(group, check_integer("n_components", model.n_components, 1))
+    comparison = compare(replace(model, zeros="floor"), seen.X)
+    W, H = comparison.robust.W, comparison.robust.H
     groups = choose_groups(group, W, H)
     parts = [
         np.stack([block[list(members)].sum(axis=0) for members in groups])
@@ -143,7 +228,7 @@ def separate(
     ]
     sources = np.moveaxis(np.concatenate(parts, axis=-1), 1, 2)
     sources = np.ascontiguousarray(sources[:, :, 0] if recording.channels == 1 else sources)
-    return Separation(sources, groups, W, H, recording.rate, seen.transform, found)
+    return Separation(sources, groups, W, H, recording.rate, seen.transform, comparison)
 
 
 @dataclass(frozen=True)

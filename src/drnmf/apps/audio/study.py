@@ -9,9 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from drnmf.apps.audio.evaluation import measure
-from drnmf.apps.audio.grouping import Groups, match_components
 from drnmf.apps.audio.notes import name_components, play_back
-from drnmf.apps.audio.separation import masks
+from drnmf.apps.audio.separation import Groups, masks, match_components
 from drnmf.apps.audio.transform import Complex, Transform
 from drnmf.estimators.comparison import Comparison, Method, compare
 from drnmf.estimators.robust import DRNMF
@@ -173,9 +172,9 @@ def study(
     model = DRNMF(
         RANKS[noise], betas=betas, max_iter=max_iter, tol=0.0, zeros="floor", random_state=seed, n_init=n_init
     )
-    found = compare(model, X)
-    heard = tuple(_listen(method, transform, tune) for method in found.methods)
-    return Study(tune, noise, X, X * np.exp(1j * np.angle(clean)), transform, found, heard)
+    comparison = compare(model, X)
+    heard = tuple(_listen(method, transform, tune) for method in comparison.methods)
+    return Study(tune, noise, X, X * np.exp(1j * np.angle(clean)), transform, comparison, heard)
 
 
 def _listen(method: Method, transform: Transform, tune: Tune) -> Heard:

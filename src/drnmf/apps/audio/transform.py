@@ -16,7 +16,7 @@ from scipy.signal.windows import hamming
 
 from drnmf.apps.audio.recording import Recording, open_recording
 from drnmf.numerics import Array, Vector
-from drnmf.parameters.checks import check_integer
+from drnmf.parameters.fields import check_integer
 
 Complex = NDArray[np.complex128]
 Ends = Literal["all", "centred", "inside"]

@@ -14,7 +14,7 @@ import scipy.sparse as sp
 from drnmf.apps.audio.recording import open_recording
 from drnmf.apps.audio.transform import Ends, Spectrogram, spectrogram
 from drnmf.apps.paper import paper
-from drnmf.matrices.matrix import Entries
+from drnmf.numerics import Entries
 
 Sort = Literal["documents", "audio"]
 Role = Literal["own", "variant", "substitute"]
@@ -102,11 +102,11 @@ class Dataset:
     @cached_property
     def digest(self) -> str:
         """SHA-256 of the file(s): results belong to these bytes."""
-        found = hashlib.sha256(self.path.read_bytes())
+        digest = hashlib.sha256(self.path.read_bytes())
         labels = _labels_of(self.path)
         if labels.exists():
-            found.update(labels.read_bytes())
-        return found.hexdigest()
+            digest.update(labels.read_bytes())
+        return digest.hexdigest()
 
 
 @dataclass(frozen=True)
@@ -139,8 +139,8 @@ def present(folder: Path, kind: Sort) -> list[Dataset]:
     """The known data sets of a kind that are here, in the paper's order, own before variant before substitute."""
     table, suffix, order = KINDS[kind]
     roles = ("own", "variant", "substitute")
-    found = [Dataset(stem, folder / kind / f"{stem}{suffix}", entry) for stem, entry in table.items()]
-    here = [item for item in found if item.path.is_file()]
+    known = [Dataset(stem, folder / kind / f"{stem}{suffix}", entry) for stem, entry in table.items()]
+    here = [item for item in known if item.path.is_file()]
     for item in here:
         if kind == "documents" and not _labels_of(item.path).is_file():
             raise FileNotFoundError(f"{item.path} is here but {_labels_of(item.path).name} is not: add the classes.")

@@ -39,11 +39,11 @@ def show(value: float | str | None, digits: int = 2, sign: bool = False) -> str:
     >>> show(1.234), show("-0.001", sign=True), show("")
     ('1.23', '+0.00', '–')
     """
-    found = number(value) if isinstance(value, str) else value
-    if found is None:
+    shown = number(value) if isinstance(value, str) else value
+    if shown is None:
         return "–"
-    found = round(found, digits) + 0.0  # no minus sign before a zero
-    return f"{found:+.{digits}f}" if sign else f"{found:.{digits}f}"
+    shown = round(shown, digits) + 0.0  # no minus sign before a zero
+    return f"{shown:+.{digits}f}" if sign else f"{shown:.{digits}f}"
 
 
 def difference(row: Row, measure: str, digits: int = 2) -> list[str]:
@@ -77,6 +77,12 @@ class Experiment:
     section: Callable[[list[Row], Facts, Path], str]
     figures: tuple[str, ...]
 
+    def planned(self, options: Options) -> Plan:
+        """The plan, with the options among its facts."""
+        plan = self.plan(options)
+        asked = {"seeds": options.seeds, "max_iter": options.max_iter, "ours": options.ours}
+        return Plan(plan.units, asked | plan.facts)
+
     def render(self, store: Store) -> None:
         """CSV and figures from what `run` left. Reads results only."""
         results = store.results(self.name)
@@ -86,16 +92,7 @@ class Experiment:
     def page(self, folder: Path) -> str:
         """This experiment's section of the page, from NAME.csv and NAME.json in the folder."""
         facts = json.loads((folder / f"{self.name}.json").read_text(encoding="utf-8"))
-        return self.section(read_table(folder / f"{self.name}.csv"), facts, folder)
-
-
-def settings_facts(options: Options) -> Facts:
-    """The options, for the page."""
-    return {
-        "seeds": options.seeds,
-        "max_iter": options.max_iter,
-        "ours": options.ours,
-    }
+        return self.section(read_table(folder / f"{self.name}.csv"), facts, folder) + _left_out(facts)
 
 
 def data_facts(folder: Path, kind: datasets.Sort) -> Facts:
@@ -114,15 +111,15 @@ def algorithm_line(facts: Facts) -> str:
     return line
 
 
-def missing_list(facts: Facts) -> str:
+def _left_out(facts: Facts) -> str:
     """The paper's data sets that are not here, with where to get them; and files that were left out."""
     text = ""
-    if facts["missing"]:
+    if facts.get("missing"):
         places: dict[str, list[str]] = {}
         for name in facts["missing"]:
             places.setdefault(datasets.WHERE[name], []).append(name)
         rows = [[", ".join(names), where] for where, names in places.items()]
         text += "\nMissing data sets of the paper:\n\n" + markdown(("data set", "where to get it"), rows, left=2)
-    if facts["unknown"]:
+    if facts.get("unknown"):
         text += "\nLeft out, because their names are no data sets of the paper: " + ", ".join(facts["unknown"]) + ".\n"
     return text

@@ -13,15 +13,14 @@ from drnmf.algorithms.updates.table import as_rule
 from drnmf.algorithms.weights import as_policy
 from drnmf.apps.paper.store import Lookup, Saved, Unit
 from drnmf.backends.base import losses_of
+from drnmf.backends.core import single_blas
 from drnmf.backends.open import open_data
-from drnmf.backends.single_blas import single_blas
 from drnmf.estimators.base import NMF
 from drnmf.estimators.beta import BetaNMF
 from drnmf.estimators.multi_objective import MultiObjectiveNMF
 from drnmf.estimators.robust import DRNMF
 from drnmf.losses.names import as_losses
-from drnmf.matrices.matrix import Entries
-from drnmf.numerics import Array, Vector
+from drnmf.numerics import Array, Entries, Vector
 from drnmf.parameters.solver import Solver
 
 Start = tuple[Array, Array]

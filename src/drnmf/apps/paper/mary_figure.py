@@ -16,8 +16,6 @@ from drnmf.apps.paper.experiment import (
     Row,
     algorithm_line,
     markdown,
-    missing_list,
-    settings_facts,
     show,
     write_csv,
 )
@@ -59,8 +57,8 @@ STUDIES = {
 
 def clean(path: Path) -> tuple[Array, int]:
     """Read the spectrogram, half a window of zeros at both ends, and the rate of the recording."""
-    found = datasets.load_spectrogram(path, WINDOW, "centred")
-    return found.X, int(found.recording.rate)
+    spectrogram = datasets.load_spectrogram(path, WINDOW, "centred")
+    return spectrogram.X, int(spectrogram.recording.rate)
 
 
 def _problem(path: Path, study: Study, seed: int) -> tuple[Array, Start]:
@@ -89,17 +87,17 @@ def _units(path: Path, digest: str, name: str, seed: int, options: Options) -> l
 def plan(options: Options) -> Plan:
     """Three fits (four with ours) per study and seed; nothing where the recording is not there."""
     folder = datasets.check_folder(options.data)
-    found = [item for item in datasets.present(folder, "audio") if item.stem == RECORDING]
-    facts: Facts = {**settings_facts(options), "missing": [] if found else [RECORDING], "unknown": []}
+    recordings = [item for item in datasets.present(folder, "audio") if item.stem == RECORDING]
+    facts: Facts = {"missing": [] if recordings else [RECORDING]}
     units: list[Unit] = []
-    if found:
-        X, rate = clean(found[0].path)
+    if recordings:
+        X, rate = clean(recordings[0].path)
         frame = WINDOW / 2 / rate
         times = recording_onsets(X, len(paper.MARY_SCORE), frame)
         facts |= {"rate": rate, "frame": frame, "onsets": times.tolist()}
         for name in STUDIES:
             for seed in range(options.seeds):
-                units += _units(found[0].path, found[0].digest, name, seed, options)
+                units += _units(recordings[0].path, recordings[0].digest, name, seed, options)
     return Plan(units, facts)
 
 
@@ -200,7 +198,7 @@ def section(rows: list[Row], facts: Facts, folder: Path) -> str:
                 [["KL-NMF's IS error over IS-NMF's, no noise", f"almost {paper.MARY_KL_TIMES_IS:g}", show(ratio), gap]],
             )
     if not rows:
-        return missing_list(facts)
+        return ""
     columns = ("study", "method", "IS loss", "KL loss", "all three notes", "onsets found", "false onsets")
     return (
         f"Spectrogram with hamming(512), hop 256, half a window of zeros at both ends; noise and random start drawn by "

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from drnmf.apps.paper import paper
-from drnmf.apps.paper.experiment import Experiment, Row, algorithm_line, markdown, settings_facts, show, write_csv
+from drnmf.apps.paper.experiment import Experiment, Row, algorithm_line, markdown, show, write_csv
 from drnmf.apps.paper.fits import Comparison, Fit, Options, Start, excess, fit_robust, fit_weighted
 from drnmf.apps.paper.store import Facts, Lookup, Plan, Results, Saved, Unit
 from drnmf.numerics import Vector
@@ -85,7 +85,7 @@ def plan(options: Options) -> Plan:
         pair: [int((problem(betas, seed)[0] == 0).sum()) for seed in range(options.seeds)]
         for pair, betas in PAIRS.items()
     }
-    return Plan(units, {**settings_facts(options), "zeros": zeros})
+    return Plan(units, {"zeros": zeros})
 
 
 def _point(results: Results, pair: str, seed: int, kind: str, name: str, weight: float | None) -> Facts:

@@ -13,7 +13,6 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-from scipy.optimize import linear_sum_assignment
 from sklearn.cluster import KMeans
 
 from drnmf.apps.paper.experiment import Experiment, Row, markdown, show, write_csv
@@ -23,9 +22,10 @@ from drnmf.apps.text.topics import clustering_accuracy
 from drnmf.estimators.beta import BetaNMF
 from drnmf.estimators.robust import DRNMF
 from drnmf.losses.huber import Huber
-from drnmf.losses.rowwise import Rowwise
-from drnmf.numerics import Array, Vector
+from drnmf.losses.part import Rowwise
+from drnmf.numerics import Vector
 from drnmf.parameters.solver import Solver
+from drnmf.selection.matching import match
 
 NAME = "parts"
 COLUMNS = ("case", "method", "seeds", "value", "wanted", "seconds")
@@ -56,12 +56,12 @@ def _least_regret(X: Vector, groups: Vector, rank: int, seed: int) -> float:
     moments = [part.T @ part / np.sum(part**2) for part in parts]
     pairs = zip(_errors_alone(X, groups, rank, seed), parts, strict=True)
     a, b = (np.sqrt(2.0 * error / np.sum(part**2)) for error, part in pairs)
-    found = []
+    bounds = []
     for weight in np.linspace(0.0, 1.0, 1001):
         least = np.linalg.eigvalsh(weight * moments[0] + (1.0 - weight) * moments[1])[:-rank].sum()
         middle, apart = weight * a + (1.0 - weight) * b, weight * (1.0 - weight) * (a - b) ** 2
-        found.append(np.sqrt(max(least - apart, 0.0)) - middle)
-    return float(max(found))
+        bounds.append(np.sqrt(max(least - apart, 0.0)) - middle)
+    return float(max(bounds))
 
 
 def _largest_regret(X: Vector, groups: Vector, rank: int, seed: int) -> float:
@@ -73,15 +73,15 @@ def _largest_regret(X: Vector, groups: Vector, rank: int, seed: int) -> float:
 
 def _spoiled(X: Vector, how: str, seed: int) -> Vector:
     """100 of the images spoiled."""
-    rng, found = np.random.default_rng(seed), X.copy()
+    rng, images = np.random.default_rng(seed), X.copy()
     for image in rng.choice(len(X), 100, replace=False) if how != "clean" else ():
         if how == "white block":
             i, j = rng.integers(0, 32 - 14 + 1, 2)
-            found[image].reshape(32, 32)[i : i + 14, j : j + 14] = 1.0
+            images[image].reshape(32, 32)[i : i + 14, j : j + 14] = 1.0
         else:
             at = np.flatnonzero(rng.uniform(size=X.shape[1]) < 0.4)
-            found[image, at] = rng.integers(0, 2, at.size)
-    return found
+            images[image, at] = rng.integers(0, 2, at.size)
+    return images
 
 
 def faces_model(method: str, seed: int) -> BetaNMF | DRNMF:
@@ -97,12 +97,6 @@ def _faces_accuracy(X: Vector, people: Vector, how: str, method: str, seed: int)
     return clustering_accuracy(people, KMeans(40, n_init=10, random_state=seed).fit_predict(rows))
 
 
-def _smallest_cosine(truth: Array, found: Array) -> float:
-    a, b = (F / np.maximum(np.linalg.norm(F, axis=1, keepdims=True), 1e-300) for F in (truth, found))
-    likeness = a @ b.T
-    return float(likeness[linear_sum_assignment(-likeness)].min())
-
-
 def _tables_cosine(method: str, seed: int) -> float:
     """Cosines of planted components in counts beside intensities a thousand times smaller: the smallest of all."""
     rng = np.random.default_rng(seed)
@@ -112,11 +106,12 @@ def _tables_cosine(method: str, seed: int) -> float:
     Y = np.maximum(W @ levels + 5e-5 * rng.normal(size=(300, 30)), 0.0)
     if method == "plain, side by side":
         H = BetaNMF(4, beta=1, random_state=seed).fit(np.hstack([X, Y])).components_
-        found = {"counts": H[:, :200], "levels": H[:, 200:]}
+        components = {"counts": H[:, :200], "levels": H[:, 200:]}
     else:
         model = DRNMF(4, betas={"counts": 1, "levels": 2}, random_state=seed)
-        found = model.fit({"counts": X, "levels": Y}).table_components_
-    return min(_smallest_cosine(counts, found["counts"]), _smallest_cosine(levels, found["levels"]))
+        components = model.fit({"counts": X, "levels": Y}).table_components_
+    pairs = (components["counts"], counts), (components["levels"], levels)
+    return min(float(match(fitted, truth).similarity.min()) for fitted, truth in pairs)
 
 
 def _outlier_error(seed: int) -> float:
@@ -132,27 +127,27 @@ def _outlier_error(seed: int) -> float:
 
 def cases(options: Options) -> dict[tuple[str, str], tuple[str, Callable[[int], float]]]:
     """List what is measured: case and method -> what is wanted, and its value for a seed."""
-    found: dict[tuple[str, str], tuple[str, Callable[[int], float]]] = {}
+    listed: dict[tuple[str, str], tuple[str, Callable[[int], float]]] = {}
     ortho, faces = ((options.data or Path()) / path for path in ("groups/ortho1.npz", "faces/olivetti32.npz"))
     if ortho.is_file():
         known = np.load(ortho)
         for rank, best in PUBLISHED.items():
             value = partial(_largest_regret, known["X"], known["group"], rank)
-            found[f"ortho1, r = {rank}: largest regret", "groups"] = f"<= {1.01 * best:.3f}", value
+            listed[f"ortho1, r = {rank}: largest regret", "groups"] = f"<= {1.01 * best:.3f}", value
             least = partial(_least_regret, known["X"], known["group"], rank)
-            found[f"ortho1, r = {rank}: largest regret", "none can be below"] = "", least
+            listed[f"ortho1, r = {rank}: largest regret", "none can be below"] = "", least
     if faces.is_file():
         images = np.load(faces)
         X = images["X"].astype(np.float64) / float(images["X"].max())
         for how, wanted in FACES.items():
             for method in ("Frobenius", "rows forgiven"):
                 value = partial(_faces_accuracy, X, images["subject"], how, method)
-                found[f"faces, {how}: accuracy", method] = "" if method == "Frobenius" else wanted, value
+                listed[f"faces, {how}: accuracy", method] = "" if method == "Frobenius" else wanted, value
     for method in ("tables", "plain, side by side"):
         wanted = ">= 0.95" if method == "tables" else ""
-        found["planted tables: smallest cosine", method] = wanted, partial(_tables_cosine, method)
-    found["3 % outliers: error over that of beta = 2", 'Huber("auto")'] = "<= 0.1", _outlier_error
-    return found
+        listed["planted tables: smallest cosine", method] = wanted, partial(_tables_cosine, method)
+    listed["3 % outliers: error over that of beta = 2", 'Huber("auto")'] = "<= 0.1", _outlier_error
+    return listed
 
 
 def plan(options: Options) -> Plan:
@@ -168,17 +163,16 @@ def plan(options: Options) -> Plan:
                     return Saved({"value": value(seed), "seconds": time.perf_counter() - began})
 
             units.append(Unit(f"{case}/{method}/seed-{seed}", {"seed": seed}, compute))
-    facts = {"seeds": options.seeds, "cases": [[*key, wanted] for key, (wanted, _) in listed.items()]}
-    return Plan(units, facts)
+    return Plan(units, {"cases": [[*key, wanted] for key, (wanted, _) in listed.items()]})
 
 
 def draw(results: Results, folder: Path) -> None:
     """Write the table."""
     rows = []
     for case, method, wanted in results.facts["cases"]:
-        found = [results(f"{case}/{method}/seed-{seed}").values for seed in range(results.facts["seeds"])]
-        means = {name: float(np.mean([values[name] for values in found])) for name in ("value", "seconds")}
-        rows.append({"case": case, "method": method, "seeds": len(found), "wanted": wanted, **means})
+        saved = [results(f"{case}/{method}/seed-{seed}").values for seed in range(results.facts["seeds"])]
+        means = {name: float(np.mean([values[name] for values in saved])) for name in ("value", "seconds")}
+        rows.append({"case": case, "method": method, "seeds": len(saved), "wanted": wanted, **means})
     write_csv(folder / f"{NAME}.csv", COLUMNS, rows)
 
 

@@ -67,7 +67,7 @@ def run(experiments: list[Experiment], options: Options, out: Path, console: Con
     check_matplotlib()  # better to miss matplotlib now than after the fits
     with Progress(console=console) as bar:
         task = bar.add_task("planning", total=None)
-        plans = [(experiment.name, experiment.plan(options)) for experiment in experiments]
+        plans = [(experiment.name, experiment.planned(options)) for experiment in experiments]
         store.open()
         bar.update(task, total=sum(len(plan.units) for _, plan in plans), completed=-1)
         for name, plan in plans:

@@ -54,14 +54,14 @@ def plan(options: Options) -> Plan:
         rows.append({"dataset": dataset.stem, "m": m, "n": n})
         for seed in range(options.seeds):
             units += _units(dataset, seed, options)
-    return Plan(units, {"rows": rows, **experiment.settings_facts(options), **experiment.data_facts(folder, "audio")})
+    return Plan(units, {"rows": rows, **experiment.data_facts(folder, "audio")})
 
 
 def _measures(results: Results, stem: str, seed: int) -> dict[str, float]:
     prefix = f"{stem}/seed-{seed}"
     e = references(results, prefix, SINGLES)
     losses = {name: results(f"{prefix}/{name}").values["losses"] for name in ("is", "kl", "dr")}
-    found = {
+    measures = {
         "kl_is_excess": excess(losses["kl"][0], e[0]),
         "dr_is_excess": excess(losses["dr"][0], e[0]),
         "is_kl_excess": excess(losses["is"][1], e[1]),
@@ -69,8 +69,8 @@ def _measures(results: Results, stem: str, seed: int) -> dict[str, float]:
     }
     if results.facts["ours"]:
         ours = results(f"{prefix}/ours").values["losses"]
-        found |= {"ours_dr_is_excess": excess(ours[0], e[0]), "ours_dr_kl_excess": excess(ours[1], e[1])}
-    return found
+        measures |= {"ours_dr_is_excess": excess(ours[0], e[0]), "ours_dr_kl_excess": excess(ours[1], e[1])}
+    return measures
 
 
 def table(results: Results) -> list[Facts]:
@@ -174,7 +174,6 @@ def section(rows: list[Row], facts: Facts, folder: Path) -> str:
         + experiment.markdown(columns, lines, left=3)
         + remarks
         + _unequal(read_table(folder / f"{STARTS_NAME}.csv"))
-        + experiment.missing_list(facts)
     )
 
 

@@ -14,8 +14,8 @@ from drnmf.apps.paper.experiment import Experiment, Row
 from drnmf.apps.paper.fits import Comparison, Fit, Options, Start, excess, references
 from drnmf.apps.paper.store import Facts, Plan, Results, Saved, Unit
 from drnmf.apps.text.topics import assign, clustering_accuracy
+from drnmf.backends.core import single_blas
 from drnmf.backends.open import open_data
-from drnmf.backends.single_blas import single_blas
 from drnmf.numerics import LIFT, Vector, factor_floor
 from drnmf.report.figures import COLOURS, figure, log_axis
 
@@ -53,7 +53,7 @@ def measures(results: Results, prefix: str, ours: bool) -> dict[str, float]:
     """Accuracies of the three methods, and how far each is above the best of the other loss, all in percent."""
     e = references(results, prefix, SINGLES)
     kl, fro, dr = (results(f"{prefix}/{name}").values for name in ("kl", "fro", "dr"))
-    found = {
+    row = {
         "acc_kl": kl["accuracy"],
         "acc_fro": fro["accuracy"],
         "acc_dr": dr["accuracy"],
@@ -65,8 +65,8 @@ def measures(results: Results, prefix: str, ours: bool) -> dict[str, float]:
     if ours:
         mine = results(f"{prefix}/ours").values
         values = mine["accuracy"], excess(mine["losses"][0], e[0]), excess(mine["losses"][1], e[1])
-        found |= dict(zip(OURS_MEASURES, values, strict=True))
-    return found
+        row |= dict(zip(OURS_MEASURES, values, strict=True))
+    return row
 
 
 def with_paper(row: Facts) -> Facts:
@@ -82,7 +82,7 @@ def plan(options: Options) -> Plan:
     folder = datasets.check_folder(options.data)
     here = datasets.present(folder, "documents")
     rows = [{"dataset": dataset.stem, "rank": load_documents(dataset).rank} for dataset in here]
-    facts = {"rows": rows, **experiment.settings_facts(options), **experiment.data_facts(folder, "documents")}
+    facts = {"rows": rows, **experiment.data_facts(folder, "documents")}
     return Plan([unit for dataset in here for unit in units(dataset, options)], facts)
 
 
@@ -158,7 +158,6 @@ def section(rows: list[Row], facts: Facts, folder: Path) -> str:
         + '\nPercent above the single-objective error ("Fro: KL" is the KL error of Fro-NMF):\n\n'
         + _comparison(rows, paper.DOCUMENT_MEASURES[3:], OURS_MEASURES[1:] if ours else ())
         + remarks
-        + experiment.missing_list(facts)
     )
 
 

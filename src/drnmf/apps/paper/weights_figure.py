@@ -14,7 +14,6 @@ from drnmf.apps.paper.experiment import (
     algorithm_line,
     markdown,
     number,
-    settings_facts,
     show,
     write_csv,
 )
@@ -82,7 +81,7 @@ def plan(options: Options) -> Plan:
     """Per seed: the three single-objective fits, then every algorithm under their errors."""
     algorithms = {"dr": PAPER, "subgradient": SUBGRADIENT} | ({"ours": OURS} if options.ours else {})
     units = [unit for seed in range(options.seeds) for unit in _units(seed, options, algorithms)]
-    return Plan(units, {"algorithms": list(algorithms), **settings_facts(options)})
+    return Plan(units, {"algorithms": list(algorithms)})
 
 
 def settles_below(maximum: Array, level: float) -> int | None:

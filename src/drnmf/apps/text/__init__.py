@@ -2,7 +2,7 @@
 
 >>> from drnmf.apps.text import count_words, fit_topics
 >>> texts = ["cat dog cat", "dog cat", "rain sun rain", "sun rain"] * 3
->>> found = fit_topics(count_words(texts, stop_words=None), 2, max_iter=50)
+>>> found = fit_topics(count_words(texts, stop_words=None), 2)
 >>> sorted(sorted(word for word, _ in found.top_words(k, 2)) for k in range(2))
 [['cat', 'dog'], ['rain', 'sun']]
 """

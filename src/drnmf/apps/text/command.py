@@ -86,6 +86,7 @@ def topics(
     labels_file = Path(labels) if labels is not None and Path(labels).is_file() else None
     results = results.settled("topics", source, vocabulary, labels_file)
     from drnmf.apps.text import count_words, fit_topics, read_documents, stop_words_of
+    from drnmf.estimators.robust import DRNMF
 
     with bad_usage("--stop-words"):
         left_out = stop_words_of(stop_words)
@@ -114,29 +115,21 @@ def topics(
     for note in corpus.notes:
         warn(note)
     with plain_warnings() as warned:
-        found = fit_topics(
-            corpus,
-            rank,
-            betas=omega,
-            init=init or ("spa" if n_init == 1 else "random"),
-            max_iter=max_iter,
-            tol=tol,
-            random_state=seed,
-            n_init=n_init,
-            verbose=int(not results.quiet),
-        )
-    scores = found.scores() if corpus.labels is not None else {}
+        start = init or ("spa" if n_init == 1 else "random")
+        model = DRNMF(rank, betas=omega, init=start, n_init=n_init, random_state=seed, verbose=int(not results.quiet))
+        fitted = fit_topics(corpus, model.set_params(max_iter=max_iter, tol=tol))
+    scores = fitted.scores() if corpus.labels is not None else {}
     seconds = time.perf_counter() - started
     with results.writing() as temporary:
-        _write(temporary, found)
-        write.write_names(temporary, _named(corpus), found.W, found.H)
-        notes = [*corpus.notes, *found.comparison.notes, *warned]
-        summary = write.write_compared(temporary, "topics", found.comparison, seconds, notes)
-        summary |= {"input": _input(source, corpus), "topics": _describe(found, scores)}
+        _write(temporary, fitted)
+        write.write_names(temporary, _named(corpus), fitted.W, fitted.H)
+        notes = [*corpus.notes, *fitted.comparison.notes, *warned]
+        summary = write.write_compared(temporary, "topics", fitted.comparison, seconds, notes)
+        summary |= {"input": _input(source, corpus), "topics": _describe(fitted, scores)}
         results.finish(temporary, summary | write.computed_by(corpus.X))
     if not results.quiet:
-        _show(found, scores)
-    say(f"{found.H.shape[0]} topics, {seconds:.1f} s; results in {results.folder}")
+        _show(fitted, scores)
+    say(f"{fitted.H.shape[0]} topics, {seconds:.1f} s; results in {results.folder}")
 
 
 def transform_texts(request: Request) -> bool:
@@ -159,10 +152,10 @@ def transform_texts(request: Request) -> bool:
     if hasattr(model, "feature_names_in_"):
         del model.feature_names_in_
     with plain_warnings():
-        found = model.transform(corpus.X)
-    W = np.zeros((len(corpus.kept) + len(corpus.empty), found.shape[1]), dtype=found.dtype)
-    W[corpus.kept] = found
-    rows = _document_rows(corpus, shares_of(found, model.components_))
+        W_kept = model.transform(corpus.X)
+    W = np.zeros((len(corpus.kept) + len(corpus.empty), W_kept.shape[1]), dtype=W_kept.dtype)
+    W[corpus.kept] = W_kept
+    rows = _document_rows(corpus, shares_of(W_kept, model.components_))
     save(target, W, [list(rows[0]), *(list(row.values()) for row in rows)])
     return True
 
@@ -237,18 +230,18 @@ def _named(corpus: Corpus) -> Matrix:
     return Matrix(corpus.X, Labels((corpus.names,), ("document",)), Labels.of(corpus.vocabulary))
 
 
-def _write(folder: Path, found: Topics) -> None:
+def _write(folder: Path, topics: Topics) -> None:
     """Write topics.csv, documents.csv, vocabulary.txt and, where words were weighed, idf.npy."""
     import numpy as np
 
-    corpus, rank = found.corpus, found.H.shape[0]
+    corpus, rank = topics.corpus, topics.H.shape[0]
     words = [
         {"topic": k + 1, "rank": place, "word": word, "weight": weight}
         for k in range(rank)
-        for place, (word, weight) in enumerate(found.top_words(k, WORDS), start=1)
+        for place, (word, weight) in enumerate(topics.top_words(k, WORDS), start=1)
     ]
     write.write_table(folder / schema.TOPICS, words)
-    write.write_table(folder / schema.DOCUMENTS, _document_rows(corpus, found.shares))
+    write.write_table(folder / schema.DOCUMENTS, _document_rows(corpus, topics.shares))
     text = "\n".join(corpus.vocabulary) + "\n"
     (folder / schema.VOCABULARY).write_text(text, encoding="utf-8", errors="replace")
     if corpus.idf is not None:
@@ -269,22 +262,22 @@ def _document_rows(corpus: Corpus, shares: Vector) -> list[write.Record]:
     return rows
 
 
-def _describe(found: Topics, scores: dict[str, Scores]) -> schema.Topics:
+def _describe(topics: Topics, scores: dict[str, Scores]) -> schema.Topics:
     import numpy as np
 
-    shares = found.shares
-    words = np.asarray(found.corpus.X.sum(axis=1)).ravel()
+    shares = topics.shares
+    words = np.asarray(topics.corpus.X.sum(axis=1)).ravel()
     overall = (shares * words[:, None]).sum(axis=0) / words.sum()
     typical = {
-        str(k + 1): [found.corpus.names[i] for i in np.lexsort((-words, -shares[:, k].round(6)))[:5]]
+        str(k + 1): [topics.corpus.names[i] for i in np.lexsort((-words, -shares[:, k].round(6)))[:5]]
         for k in range(shares.shape[1])
     }
     table = {name: {"accuracy": s.accuracy, "nmi": s.nmi, "ari": s.ari} for name, s in scores.items()}
     return {"shares": {str(k): float(v) for k, v in enumerate(overall, start=1)}, "typical": typical, "scores": table}
 
 
-def _show(found: Topics, scores: dict[str, Scores]) -> None:
-    words = ((str(k + 1), ", ".join(word for word, _ in found.top_words(k, 10))) for k in range(found.H.shape[0]))
+def _show(topics: Topics, scores: dict[str, Scores]) -> None:
+    words = ((str(k + 1), ", ".join(word for word, _ in topics.top_words(k, 10))) for k in range(topics.H.shape[0]))
     table("Topics", ("topic", "words"), words, left=("words",))
     if scores:
         rows = ((name, f"{s.accuracy:.3f}", f"{s.nmi:.3f}", f"{s.ari:.3f}") for name, s in scores.items())

@@ -15,8 +15,7 @@ from sklearn.preprocessing import normalize
 
 from drnmf.apps.text.reading import Documents
 from drnmf.backends.entries import check_structure
-from drnmf.matrices.matrix import Entries
-from drnmf.numerics import Vector
+from drnmf.numerics import Entries, Vector
 from drnmf.problem.check import check_entries
 
 

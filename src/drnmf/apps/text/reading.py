@@ -7,7 +7,7 @@ import csv
 import io
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -72,32 +72,41 @@ def read_documents(
         )
     if column is None:
         raise ValueError(f"{path} has columns: name the one that holds the text with --column.")
-    rows, damaged = reader(path, [column] if labels is None else [column, labels], encoding)
+    columns = [column] if labels is None else [column, labels]
+    rows = [["" if cell is None else str(cell) for cell in cells] for cells in reader(path, columns, encoding)]
     if not rows:
         raise ValueError(f"{path} holds no documents.")
     names = tuple(str(number) for number in range(1, len(rows) + 1))
     classes = None if labels is None else tuple(row[1] for row in rows)
-    return Documents(names, tuple(row[0] for row in rows), classes, _notes(damaged, encoding))
+    return _documents(names, [row[0] for row in rows], encoding, classes)
 
 
-def _notes(damaged: int, encoding: str) -> tuple[str, ...]:
-    if not damaged:
-        return ()
-    return (
+def _documents(
+    names: tuple[str, ...], texts: list[str], encoding: str, labels: tuple[str, ...] | None = None
+) -> Documents:
+    """Collect texts, and count those of which some bytes were replaced."""
+    damaged = sum("\ufffd" in text for text in texts)
+    note = (
         f"{damaged} documents hold bytes that are not {encoding}: they were replaced by U+FFFD. "
-        "Pass the right encoding (for example latin-1) to read them.",
+        "Pass the right encoding (for example latin-1) to read them."
     )
+    return Documents(names, tuple(texts), labels, (note,) if damaged else ())
 
 
-def _decode(content: bytes, encoding: str) -> tuple[str, bool]:
-    """Decode bytes; tell whether something had to be replaced."""
+def _refuse_missing(path: Path, columns: list[str], there: Iterable[str], place: str = "") -> None:
+    known = list(there)
+    for name in columns:
+        if name not in known:
+            listing = ", ".join(map(repr, known[:20])) or "none"
+            raise ValueError(f"{place}{path} has no column {name!r}: it has {listing}.")
+
+
+def _decode(content: bytes, encoding: str) -> str:
+    """Decode bytes; what does not fit becomes U+FFFD."""
     for mark, name in _BOMS:
         if content.startswith(mark):
             encoding = name
-    try:
-        return content.decode(encoding), False
-    except UnicodeDecodeError:
-        return content.decode(encoding, errors="replace"), True
+    return content.decode(encoding, errors="replace")
 
 
 def text_files(folder: Path) -> list[Path]:
@@ -109,27 +118,17 @@ def _read_folder(folder: Path, encoding: str) -> Documents:
     files = text_files(folder)
     if not files:
         raise ValueError(f"{folder} holds no .txt or .md files.")
-    decoded = [_decode(path.read_bytes(), encoding) for path in files]
     names = tuple(path.relative_to(folder).as_posix().encode(errors="replace").decode() for path in files)
-    return Documents(names, tuple(t for t, _ in decoded), None, _notes(sum(bad for _, bad in decoded), encoding))
+    return _documents(names, [_decode(path.read_bytes(), encoding) for path in files], encoding)
 
 
-Rows = tuple[list[tuple[str, ...]], int]
-
-
-def _cell(value: object) -> str:
-    return "" if value is None else str(value)
-
-
-def _missing(path: Path, wanted: str, there: list[str]) -> ValueError:
-    listing = ", ".join(repr(name) for name in there[:20]) or "none"
-    return ValueError(f"{path} has no column {wanted!r}: it has {listing}.")
+Rows = Iterator[Sequence[object]]
+"""The cells of some columns, row by row."""
 
 
 def _read_jsonl(path: Path, columns: list[str], encoding: str) -> Rows:
-    rows, damaged = [], 0
     for number, line in enumerate(path.read_bytes().splitlines(), start=1):
-        text, bad = _decode(line, encoding)
+        text = _decode(line, encoding)
         if not text.strip():
             continue
         try:
@@ -138,40 +137,24 @@ def _read_jsonl(path: Path, columns: list[str], encoding: str) -> Rows:
             raise ValueError(f"{path}, line {number}: not JSON ({error}).") from None
         if not isinstance(record, dict):
             raise ValueError(f"{path}, line {number}: {type(record).__name__} instead of an object with columns.")
-        for name in columns:
-            if name not in record:
-                raise ValueError(f"line {number} of {_missing(path, name, list(record))}")
-        rows.append(tuple(_cell(record[name]) for name in columns))
-        damaged += bad
-    return rows, damaged
+        _refuse_missing(path, columns, record, f"line {number} of ")
+        yield [record[name] for name in columns]
 
 
-def _read_delimited(delimiter: str) -> Callable[[Path, list[str], str], Rows]:
-    def read(path: Path, columns: list[str], encoding: str) -> Rows:
-        text, _ = _decode(path.read_bytes(), encoding)
-        csv.field_size_limit(_UNLIMITED)
-        reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
-        rows, damaged = [], 0
-        try:
-            header = [name.strip() for name in next(reader, [])]
-            for name in columns:
-                if name not in header:
-                    raise _missing(path, name, header)
-            places = [header.index(name) for name in columns]
-            for cells in reader:
-                if not cells:
-                    continue
-                if max(places) >= len(cells):
-                    raise ValueError(
-                        f"{path}, line {reader.line_num}: {len(cells)} cells, the header has {len(header)}."
-                    )
-                rows.append(tuple(cells[place] for place in places))
-                damaged += "\ufffd" in rows[-1][0]
-        except csv.Error as error:
-            raise ValueError(f"{path}, line {reader.line_num}: {error}.") from None
-        return rows, damaged
-
-    return read
+def _read_delimited(path: Path, columns: list[str], encoding: str) -> Rows:
+    csv.field_size_limit(_UNLIMITED)
+    text = io.StringIO(_decode(path.read_bytes(), encoding), newline="")
+    reader = csv.reader(text, delimiter="\t" if path.suffix.lower() == ".tsv" else ",")
+    try:
+        header = [name.strip() for name in next(reader, [])]
+        _refuse_missing(path, columns, header)
+        places = [header.index(name) for name in columns]
+        for cells in filter(None, reader):
+            if max(places) >= len(cells):
+                raise ValueError(f"{path}, line {reader.line_num}: {len(cells)} cells, the header has {len(header)}.")
+            yield [cells[place] for place in places]
+    except csv.Error as error:
+        raise ValueError(f"{path}, line {reader.line_num}: {error}.") from None
 
 
 def _read_parquet(path: Path, columns: list[str], encoding: str) -> Rows:
@@ -181,23 +164,18 @@ def _read_parquet(path: Path, columns: list[str], encoding: str) -> Rows:
     except ImportError as error:
         raise ImportError(f"Reading .parquet needs pyarrow ({error}): pip install 'drnmf[text]'") from None
     try:
-        there = parquet.read_schema(path).names
-        for name in columns:
-            if name not in there:
-                raise _missing(path, name, there)
+        _refuse_missing(path, columns, parquet.read_schema(path).names)
         table = parquet.read_table(path, columns=columns)
     except (pyarrow.ArrowException, OSError) as error:
         raise ValueError(f"{path} cannot be read as parquet: {error}") from None
-    return [
-        tuple(_cell(value) for value in row) for row in zip(*(table[c].to_pylist() for c in columns), strict=True)
-    ], 0
+    yield from zip(*(table[name].to_pylist() for name in columns), strict=True)
 
 
 READERS: dict[str, Callable[[Path, list[str], str], Rows]] = {
     ".jsonl": _read_jsonl,
     ".ndjson": _read_jsonl,
-    ".csv": _read_delimited(","),
-    ".tsv": _read_delimited("\t"),
+    ".csv": _read_delimited,
+    ".tsv": _read_delimited,
     ".parquet": _read_parquet,
 }
 """Suffix -> how its columns are read."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,10 +13,8 @@ from sklearn.metrics.cluster import contingency_matrix
 from drnmf.apps.text.counting import Corpus
 from drnmf.estimators.comparison import Comparison, compare
 from drnmf.estimators.robust import DRNMF
-from drnmf.losses.base import Loss
-from drnmf.matrices.matrix import Entries
-from drnmf.numerics import Array, Vector
-from drnmf.parameters.checks import check_integer
+from drnmf.numerics import Array, Entries, Vector
+from drnmf.parameters.fields import check_integer
 
 Labels = NDArray[np.int64]
 
@@ -136,26 +133,15 @@ def shares_of(W: Array, H: Array) -> Vector:
     return mass / np.maximum(mass.sum(axis=1, keepdims=True), np.finfo(np.float64).tiny)
 
 
-def fit_topics(
-    corpus: Corpus,
-    n_topics: int | str,
-    *,
-    betas: Iterable[float | str | Loss] = (1, 2),
-    init: str = "spa",
-    max_iter: int = 200,
-    tol: float = 1e-5,
-    random_state: int = 0,
-    n_init: int = 1,
-    verbose: int = 0,
-) -> Topics:
+def fit_topics(corpus: Corpus, model: DRNMF | int | str) -> Topics:
     """Fit topics to a corpus by DR-NMF.
 
     Parameters
     ----------
     corpus : Corpus
-    n_topics : how many; "auto" finds it as `rank_profile` does
-    betas : the losses; 1 (KL) and 2 (Frobenius) keep a sparse matrix sparse
-    init, max_iter, tol, random_state, n_init, verbose : as in `DRNMF`
+    model : what is fitted, with zeros floored; a number of topics, or "auto", is short for one under losses that
+        keep a sparse matrix sparse, ``DRNMF(r, betas=(1, 2), init="spa", max_iter=200, tol=1e-5,
+        random_state=0)``
 
     Returns
     -------
@@ -166,11 +152,12 @@ def fit_topics(
     ValueError
         Where there are more topics than documents or words.
     """
-    smallest = min(corpus.X.shape)
-    if n_topics != "auto" and check_integer("n_topics", n_topics, 1) > smallest:
+    if not isinstance(model, DRNMF):
+        model = DRNMF(model, betas=(1, 2), init="spa", max_iter=200, tol=1e-5, random_state=0)
+    rank, smallest = model.n_components, min(corpus.X.shape)
+    if rank != "auto" and check_integer("n_components", rank, 1) > smallest:
         raise ValueError(
-            f"{n_topics} topics cannot be told apart in {corpus.X.shape[0]} documents with {corpus.X.shape[1]} words: "
+            f"{rank} topics cannot be told apart in {corpus.X.shape[0]} documents with {corpus.X.shape[1]} words: "
             f"ask for at most {smallest}."
         )
-    model = DRNMF(n_topics, betas=betas, init=init, n_init=n_init, random_state=random_state, verbose=verbose)
-    return Topics(corpus, compare(model.set_params(max_iter=max_iter, tol=tol, zeros="floor"), corpus.X))
+    return Topics(corpus, compare(replace(model, zeros="floor"), corpus.X))

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from drnmf.backends.base import Ask, Data, Observed, Starts, Sweep
+from drnmf.backends.base import Ask, Data, Observed, OfData, Starts, Sweep
 from drnmf.backends.dask import cluster
 from drnmf.backends.dask.holders import WeighedRows, unread
 from drnmf.backends.dask.nodes import (
@@ -32,20 +32,22 @@ from drnmf.backends.dask.nodes import (
     run_block,
 )
 from drnmf.backends.dask.partial_sums import SweepColumns, losses_alone
+from drnmf.backends.dask.parts import PartedRows, SomeEntries
 from drnmf.backends.dask.row_files import RowFiles, Scratch, load_rows
 from drnmf.backends.dask.space import ColumnSpace, Factor, RowSpace
-from drnmf.backends.digest import combined
+from drnmf.backends.entries import combined
 from drnmf.backends.observed import Ones
 from drnmf.backends.weighted import Columns, Tally
 from drnmf.losses.base import Omega
-from drnmf.numerics import Array, Precision, Vector
+from drnmf.losses.part import over_blocks
+from drnmf.numerics import Array, Indices, Precision, Vector
 
 
 @dataclass(frozen=True, eq=False)
 class Blocks:
     """X in blocks of rows on Dask's workers.
 
-    holders : one task per block, whose answer is in memory and hands out the block's rows (`holders.Holder`)
+    holders : one task per block, whose answer is in memory and hands out the block's rows (`backends.dask.holders`)
     sizes : rows of each block
     in_memory : X stays with the workers; else it is read from its source in every sweep
     assignment : the worker of each block, as long as it lives
@@ -125,6 +127,51 @@ class Blocks:
     def scaled(self, factor: float) -> Blocks:
         return replace(self, mean=self.mean * factor, scale=self.scale * factor, traffic=cluster.Traffic())
 
+    def local(self, at: Indices) -> list[Indices]:
+        """List which of some rows of X, in order, every block has, counted from its first."""
+        ends = np.cumsum([0, *self.sizes])
+        bounds = np.searchsorted(at, ends)
+        return [at[a:b] - first for a, b, first in zip(bounds, bounds[1:], ends, strict=False)]
+
+    def part(self, at: Indices, across: bool) -> Blocks:
+        """Return some rows (columns) of X alone, in the blocks that they are in."""
+        own = [at] * len(self.sizes) if across else self.local(at)
+        some = [i for i, local in enumerate(own) if len(local)]
+        holders = []
+        for i in some:
+            with self.assignment.at(i):
+                holders.append(cluster.task("part", SomeEntries, self.holders[i], (own[i], across), self.in_memory))
+        kept, (tally,) = cluster.run(holders, cluster.tree_sum([cluster.task("tally", _tally, h) for h in holders], 0))
+        sizes = self.sizes if across else tuple(len(own[i]) for i in some)
+        columns = len(at) if across else self.columns
+        return replace(
+            self,
+            holders=kept,
+            sizes=sizes,
+            columns=columns,
+            zeros=tally.zeros,
+            zero_at=None,
+            assignment=self.assignment.within(some),
+            traffic=cluster.Traffic(),
+            count=tally.count,
+            observed=None if self.observed is None else Ones((sum(sizes), columns)),
+        )
+
+    def parted(self, places: Sequence[Indices], across: bool) -> Blocks:
+        """Return X whose blocks also answer for losses of parts and of rows."""
+        own = [[at] * len(self.sizes) if across else self.local(at) for at in places]
+        holders = []
+        for i, holder in enumerate(self.holders):
+            with self.assignment.at(i):
+                parts = [(local[i], across) for local in own]
+                holders.append(cluster.task("part", PartedRows, holder, parts, self.in_memory))
+        kept, _ = cluster.run(holders, cluster.tree_sum([cluster.task("count", _one, h) for h in holders], 0))
+        return replace(self, holders=kept, traffic=cluster.Traffic())
+
+    def of_rows(self, function: Callable[..., Vector], W: Factor, H: Array) -> Vector:
+        """Compute function(block, W', H), with a number for every row in its last axis, and bring all here."""
+        return np.concatenate(self.collect(function, W.T, Shared(H)), axis=-1)
+
     def held_out_columns(self, W: Factor, H: Array, omega: Omega) -> Columns:
         """Add up the held-out entries of every column over the blocks."""
         found: Columns = self.add_up(partial(_held_out_columns, omega), W, Shared(H))
@@ -138,9 +185,8 @@ class Blocks:
         read = []
         for sweep, node, sums in zip(sweeps, nodes, found, strict=True):
             if isinstance(node.operation, SweepColumns):
-                read.append(node.operation.restore(sums, node.arguments[1].array))
-            else:
-                read.append(replace(sweep, losses=sums.losses))
+                sweep = node.operation.restore(sums, node.arguments[1].array)
+            read.append(replace(sweep, losses=over_blocks(node.operation.ask.omega, sums.losses)))
         return tuple(read)
 
     def learn(self, types: dict[str, type]) -> None:
@@ -248,7 +294,7 @@ class Blocks:
 
 
 @dataclass(frozen=True, eq=False)
-class Transposed:
+class Transposed(OfData):
     """The side of W: sweeps whose parts stay with the rows that they belong to."""
 
     compressed: ClassVar[bool] = False  # of blocks each for itself
@@ -258,26 +304,6 @@ class Transposed:
     @property
     def shape(self) -> tuple[int, int]:
         return self.data.shape[1], self.data.shape[0]
-
-    @property
-    def dtype(self) -> Precision:
-        return self.data.dtype
-
-    @property
-    def mean(self) -> float:
-        return self.data.mean
-
-    @property
-    def scale(self) -> float:
-        return self.data.scale
-
-    @property
-    def zeros(self) -> int:
-        return self.data.zeros
-
-    @property
-    def count(self) -> int:
-        return self.data.count
 
     @property
     def observed(self) -> Observed | None:
@@ -304,15 +330,6 @@ class Transposed:
     def first_zero(self) -> tuple[int, int]:
         i, j = self.data.first_zero()
         return j, i
-
-    def digest(self) -> str:
-        raise NotImplementedError("only X itself has a digest")
-
-    def draw(self, *settings: Any) -> Any:
-        raise NotImplementedError("only X itself draws a start")
-
-    def map_rows(self, function: Callable[[Data], Array], rank: int) -> Any:
-        raise NotImplementedError("only the rows of X itself are in blocks")
 
     @property
     def starts(self) -> Self:
@@ -348,6 +365,10 @@ def _draw(state: Any, size: int, rank: int, root: float, floor: float, dtype: Pr
 
 def _same(value: Any) -> Any:
     return value
+
+
+def _one(value: object) -> tuple[int]:
+    return (1,)
 
 
 def _nothing(value: object) -> int:

@@ -8,6 +8,7 @@ import uuid
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from copy import copy
 from functools import reduce
 from operator import add, itemgetter
 from typing import Any
@@ -131,6 +132,12 @@ class Assignment:
         if not self._worker:
             return nullcontext()
         return dask.annotate(workers=[self._worker[block]], allow_other_workers=True)
+
+    def within(self, blocks: Sequence[int]) -> Assignment:
+        """Return the workers of some blocks, which stay with them."""
+        part = copy(self)
+        part._worker = [self._worker[block] for block in blocks] if self._worker else []
+        return part
 
     def refresh(self) -> None:
         """Blocks without a worker, and those above an even division, go to the workers with the fewest."""

@@ -1,11 +1,14 @@
-"""Rows of X as a worker has them: in memory, or read from their source whenever they are swept."""
+"""Rows of X as a worker has them: in memory, or read from their source whenever they are swept.
+
+A holder hands out the rows of one block as a Data, multiplied by a scale, with floors that refer to a mean.
+"""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 import dask
 import dask.array as da
@@ -20,12 +23,6 @@ from drnmf.backends.host.open import open_data
 from drnmf.backends.observed import Ones, weigh
 from drnmf.backends.weighted import Weighted
 from drnmf.numerics import Precision
-
-
-class Holder(Protocol):
-    """Hands out the rows of one block of X as a Data, multiplied by a scale, with floors that refer to a mean."""
-
-    def data(self, mean: float, scale: float) -> Data: ...
 
 
 def usable(X: Any, dtype: Any) -> Any:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from drnmf.backends.base import Ask, Data, Sweep
-from drnmf.backends.single_blas import single_blas
+from drnmf.backends.core import single_blas
 from drnmf.numerics import Array
 from drnmf.trees import leaves, map_leaves
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from drnmf.backends.base import Ask, Data, Sweep
+from drnmf.losses.base import OfEntries
 from drnmf.numerics import Array, Vector
 
 _COLUMNS = 1 << 14  # rows of W that W'W takes at a time
@@ -80,9 +81,17 @@ class SweepColumns:
 
     ask: Ask
 
+    @property
+    def of_parts(self) -> bool:
+        """Whether objectives are of parts or rows of X, whose weights leave nothing free."""
+        return any(isinstance(loss, OfEntries) for loss in self.ask.omega)
+
     def __call__(self, data: Data, A: Array, H: Array, rows: slice) -> PartialSums:
         sweep, ask = data.sweep(A.T, H, self.ask.within(rows)), self.ask
         far, empty = sent_slots(ask), np.empty(0)
+        if self.of_parts:
+            gram = empty if sweep.gram is None else sweep.gram
+            return PartialSums(sweep.losses, sweep.N, sweep.P, empty, gram, empty if sweep.Q is None else sweep.Q)
         free = {loss.free_part for loss in ask.omega} if len(far) < ask.slots or ask.shared is not None else set()
         sums = A.sum(axis=1, dtype=np.float64) if "sums" in free else empty
         gram = _gram(A) if "gram" in free else empty
@@ -90,7 +99,10 @@ class SweepColumns:
 
     def restore(self, sums: PartialSums, H: Array) -> Sweep:
         """Make the sweep over all rows from the sums over all blocks."""
-        shared, Q = None if self.ask.shared is None else self.ask.shared * sums.gram, sums.Q if sums.Q.size else None
+        Q = sums.Q if sums.Q.size else None
+        if self.of_parts:
+            return Sweep(sums.losses, sums.N, sums.P, Q, sums.gram if sums.gram.size else None)
+        shared = None if self.ask.shared is None else self.ask.shared * sums.gram
         if self.ask.shared_alone:
             return Sweep(sums.losses, sums.N, sums.P, None, shared)
         far = sent_slots(self.ask)

@@ -74,11 +74,8 @@ class SaveRows:
 
 
 def load_rows(path: str, types: Mapping[str, type], beside: Any = None) -> Kept:
-    """Read what `SaveRows` wrote.
+    """Read what `SaveRows` wrote; `types` are dataclasses of a state that cannot be imported by name.
 
-    Parameters
-    ----------
-    types : dataclasses of a state that cannot be imported by name
     beside : not used: as an argument it draws the task to where the block is
     """
     with np.load(path, allow_pickle=False) as stored:

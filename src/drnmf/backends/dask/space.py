@@ -14,8 +14,8 @@ import numpy as np
 from drnmf.backends.base import Elsewhere, Sweep
 from drnmf.backends.dask import cluster
 from drnmf.backends.dask.nodes import Call, Kept, Node, Placed, Stored, pick
-from drnmf.backends.host.space import HostSpace
-from drnmf.numerics import Array, Precision, Vector
+from drnmf.backends.host.dense import HostSpace
+from drnmf.numerics import Array, Indices, Precision, Vector
 from drnmf.trees import leaves, map_leaves, types_beside
 
 
@@ -75,6 +75,19 @@ class RowSpace:
 
     def get(self, F: Factor) -> Array:
         return np.concatenate(self.data.collect(_first, F), axis=1)
+
+    def take(self, F: Array | Factor, at: Indices | None, into: Any) -> Factor:
+        """Take rows of W to the blocks of a part; they never come together."""
+        whole, data = self.put(F), into.data
+        stored = self.data.settled(whole.node)
+        if at is None:
+            return Factor(data, Node(None, stored=stored), whole.rank, whole.key)
+        tuples = tuple(
+            cluster.task("rows", _some, stored.tuples[block], stored.position, whole.key, local)
+            for block, local in enumerate(self.data.local(at))
+            if len(local)
+        )
+        return Factor(data, Node(None, stored=Stored(tuples, 0, stored.files)), whole.rank)
 
     def map(self, function: Callable[..., Any], *arguments: object, count: int = 1) -> Any:
         rank = next(leaf.rank for leaf in leaves(arguments) if isinstance(leaf, Factor))
@@ -141,6 +154,10 @@ def as_array(F: Factor) -> da.Array:
     array = stacked(parts, F.data.sizes, F.rank, F.dtype)
     weakref.finalize(array, stored.files.__len__)
     return array
+
+
+def _some(kept: Any, position: int, key: Any, local: Indices) -> Kept:
+    return Kept((np.ascontiguousarray(pick(kept[position], key)[:, local]),))
 
 
 def _take(kept: Any, position: int, key: Any) -> Any:

@@ -1,23 +1,62 @@
-"""Dense X in the memory of this process; what differs between the backends there is the sweep."""
+"""Dense X, and factors, in the memory of this process; what differs between the backends there is the sweep."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from drnmf.backends.base import Ask, Observed, Sweep
-from drnmf.backends.digest import combined, dense_rows, row_blocks
-from drnmf.backends.entries import first_zero
-from drnmf.backends.host.space import HOST, HostSpace
+from drnmf.backends.base import Ask, Observed, Space, Sweep
+from drnmf.backends.entries import combined, dense_rows, first_zero, row_blocks
 from drnmf.backends.observed import Ones
 from drnmf.backends.tiles import sweep_tiles, tiles_of
 from drnmf.backends.weighted import Unweighted
-from drnmf.numerics import Array, Precision, Vector
+from drnmf.numerics import Array, Indices, Precision, Vector
+
+
+class HostSpace:
+    """Where factors are plain arrays and sweeps are done when they return (see `backends.base.Space`)."""
+
+    deferred = False
+    forks = True
+    whole = True
+
+    def read(self, *sweeps: Sweep) -> tuple[Sweep, ...]:
+        return sweeps
+
+    def put(self, F: Array) -> Array:
+        return np.ascontiguousarray(F)
+
+    def get(self, F: Array) -> Array:
+        return F
+
+    def take(self, F: Array, at: Indices | None, into: Space) -> Array:
+        return into.put(F if at is None else F[:, at])
+
+    def map(self, function: Callable[..., Any], *arguments: object, count: int = 1) -> Any:
+        return function(*arguments)
+
+    def sum(self, function: Callable[..., Vector], *arguments: object) -> Vector:
+        return function(*arguments)
+
+    def join(self, state: Any) -> Any:
+        return state
+
+    def split(self, whole: Any) -> Any:
+        return whole
+
+    def status(self) -> str:
+        return ""
+
+    def deliver(self, F: Array) -> Array:
+        return np.ascontiguousarray(F.T)
+
+
+HOST = HostSpace()
 
 
 @dataclass(frozen=True)
@@ -28,7 +67,7 @@ class HostMatrix(Unweighted):
     tile_entries: ClassVar[int] = 1 << 18
 
     def row_digests(self) -> Iterator[bytes]:
-        """Yield the SHA-256 of every row of X, 32 bytes each (see `backends.digest`)."""
+        """Yield the SHA-256 of every row of X, 32 bytes each (see `backends.entries`)."""
         raise NotImplementedError
 
     def digest(self) -> str:

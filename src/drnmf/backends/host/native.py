@@ -160,9 +160,9 @@ class Descent:
     at: Sweep
     losses: Vector
 
-    def iterate(self, passes: int, paces: Sequence[float]) -> Sweep:
+    def iterate(self, passes: int, momenta: Sequence[float]) -> Sweep:
         """Step H and W, each by so many passes and extrapolated, and sweep for H."""
-        self.core.iterate(passes, *paces)
+        self.core.iterate(passes, *momenta)
         return Sweep(self.losses.copy(), self.at.N, self.at.P, None, self.at.gram)
 
 

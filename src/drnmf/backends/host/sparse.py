@@ -11,8 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from drnmf.backends.base import Ask, Data, Observed, Sweep
-from drnmf.backends.digest import sparse_rows
-from drnmf.backends.entries import first_zero
+from drnmf.backends.entries import first_zero, sparse_rows
 from drnmf.backends.host.dense import HostMatrix
 from drnmf.backends.host.stored import (
     StoredOnly,
@@ -25,10 +24,10 @@ from drnmf.backends.host.stored import (
     weights_at,
 )
 from drnmf.backends.observed import Ones, Pieces, Stored, factors_of, pieces, product
-from drnmf.backends.tiles import shared_curvature, sweep_tiles
+from drnmf.backends.tiles import sweep_tiles
 from drnmf.backends.weighted import Filled, Tally
-from drnmf.losses.base import Loss, need_nonzeros_only
-from drnmf.numerics import Array, Precision, Vector, identity_limit, model_floor, power_ceiling
+from drnmf.losses.base import need_nonzeros_only
+from drnmf.numerics import Array, Precision, Vector
 
 
 @dataclass(frozen=True)
@@ -180,7 +179,7 @@ class SparseMatrix(HostMatrix):
     def sweep_all(self, W: Array, H: Array, ask: Ask) -> Sweep:
         """Sweep without weights."""
         if need_nonzeros_only(ask.omega):
-            return _Nonzeros(self, W, H).sweep(ask)
+            return sweep_with_zeros(self, W, H, ask, Pieces())
         return self.sweep_dense(W, H, ask)
 
     def sweep_dense(self, W: Array, H: Array, ask: Ask) -> Sweep:
@@ -189,87 +188,4 @@ class SparseMatrix(HostMatrix):
 
     def sweep_stored(self, W: Array, H: Array, ask: Ask, parts: Pieces) -> Sweep:
         """Sweep over the stored entries alone, under their own weights times `parts`."""
-        return StoredSweep(_Nonzeros(self, W, H), weights_at(self, parts)).sweep(ask)
-
-
-@dataclass(frozen=True)
-class _Nonzeros:
-    """A sweep over the non-zeros: N_1 = W'(X/V) there, P_1 = column sums, N_2 = W'X, P_2 = (W'W)H."""
-
-    data: SparseMatrix
-    W: Array
-    H: Array
-
-    def sweep(self, ask: Ask) -> Sweep:
-        H, losses = self.H, np.full(len(ask.omega), np.nan)
-        N, P = (np.zeros((ask.slots, *H.shape), dtype=H.dtype) for _ in range(2))
-        for b, loss in enumerate(ask.omega):
-            weight = 1.0 if ask.weights is None else float(ask.weights[b])
-            negative = self.negative(loss)
-            if ask.losses:
-                losses[b] = self.kl() if loss.free_part == "sums" else self.frobenius(negative)
-            if ask.parts is not None:
-                slot = b if ask.weights is None else 0
-                N[slot] += weight * negative
-                P[slot] += weight * self.positive(loss)
-        Q = None if ask.curvature is None or ask.shared_alone else self.curvature(ask)
-        return Sweep(losses, N, P[:0] if ask.shared_alone else P, Q, shared_curvature(self.W, ask))
-
-    @cached_property
-    def V(self) -> Array:
-        """WH at the non-zeros of X, in CSC order, a bounded chunk at a time."""
-        X, H, W = self.data.by_column, np.ascontiguousarray(self.H.T), np.ascontiguousarray(self.W)
-        columns = np.repeat(np.arange(X.shape[1]), np.diff(X.indptr))
-        V = np.empty(X.nnz, dtype=H.dtype)
-        chunk = max(1, self.data.tile_entries // H.shape[1])
-        for start in range(0, V.size, chunk):
-            s = slice(start, start + chunk)
-            V[s] = np.einsum("ik,ik->i", W[X.indices[s]], H[columns[s]])
-        return np.maximum(V, H.dtype.type(model_floor(H.dtype)))
-
-    @cached_property
-    def gram(self) -> Vector:
-        return self.W.T.astype(np.float64) @ self.W.astype(np.float64)
-
-    def _times(self, values: Array, W: Array) -> Array:
-        """(X with other values)' W, transposed."""
-        X = self.data.by_column
-        return np.asarray((sp.csc_array((values, X.indices, X.indptr), X.shape).T @ W).T)
-
-    def negative(self, loss: Loss) -> Array:
-        x, V = self.data.by_column.data, self.V if loss.free_part == "sums" else self.data.by_column.data
-        return self._times(loss.parts(x, V, power_ceiling(self.H.dtype))[0], self.W)
-
-    def positive(self, loss: Loss) -> Array:
-        if loss.free_part == "sums":
-            return self.W.sum(axis=0, dtype=np.float64).astype(self.H.dtype)[:, None]
-        return (self.gram.astype(self.H.dtype) @ self.H).astype(self.H.dtype)
-
-    def kl(self) -> float:
-        """Sum over non-zeros of x log(x/v) - x, plus (1'W)(H1)."""
-        x, v = self.data.by_column.data.astype(np.float64), self.V.astype(np.float64)
-        total = self.W.sum(axis=0, dtype=np.float64) @ self.H.sum(axis=1, dtype=np.float64)
-        return max(float((x * np.log(x / v) - x).sum() + total), 0.0)
-
-    def frobenius(self, N: Array) -> float:
-        """1/2 (||X||^2 - 2 <H, N> + <W'W, HH'>), or by entries where that has lost its digits."""
-        H, norm = self.H.astype(np.float64), self.data.squared_norm
-        model = float(np.sum(self.gram * (H @ H.T)))
-        loss = 0.5 * (norm - 2.0 * float(np.sum(H * N)) + model)
-        if loss > identity_limit(self.H.dtype) * norm:
-            return loss
-        x, v = self.data.by_column.data.astype(np.float64), self.V.astype(np.float64)
-        return 0.5 * (float(np.sum((x - v) ** 2)) + max(model - float(v @ v), 0.0))
-
-    def curvature(self, ask: Ask) -> Array:
-        """Packed sum_i W_ik W_il c_1 x/v^2 over the non-zeros; the part of beta = 2 is shared."""
-        assert ask.curvature is not None
-        dtype, rank = self.H.dtype, self.W.shape[1]
-        Q = np.zeros((rank * (rank + 1) // 2, self.data.shape[1]), dtype=dtype)
-        for loss, c in zip(ask.omega, ask.curvature, strict=True):
-            if loss.free_part == "sums":
-                bend = np.minimum(loss.curvature(self.data.by_column.data, self.V), power_ceiling(dtype))
-                for k in range(rank):  # all pairs at once would be as large as (r + 1) / 2 times W
-                    row = slice(k * (k + 1) // 2, (k + 1) * (k + 2) // 2)
-                    Q[row] += self._times(bend * dtype.type(c), self.W[:, [k]] * self.W[:, : k + 1])
-        return Q
+        return StoredSweep(self, W, H, weights_at(self, parts)).sweep(ask)

@@ -20,9 +20,10 @@ import scipy.sparse as sp
 
 from drnmf.backends.base import Ask, Sweep, zero_of
 from drnmf.backends.observed import Pieces, Stored
+from drnmf.backends.tiles import shared_curvature
 from drnmf.backends.weighted import Tally
 from drnmf.losses.base import Loss
-from drnmf.numerics import Array, Indices, Precision, Vector, power_ceiling
+from drnmf.numerics import Array, Indices, Precision, Vector, model_floor, power_ceiling
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,12 +37,11 @@ class StoredOnly:
 def stored_values(X: sp.sparray, observed: Stored) -> sp.sparray:
     """Return X at the entries that the weights store, CSC, zeros where X stores none."""
     pattern = observed.by_column
-    ones = sp.csc_array((np.ones(X.nnz, np.int64), X.indices, X.indptr), X.shape)
-    # the position of every entry in X, plus one: what is not in X reads as zero
-    ones.data = np.arange(1, X.nnz + 1)
-    places = _at_pattern(ones, pattern)
+    keys = [_columns(Y).astype(np.int64) * X.shape[0] + Y.indices for Y in (X, pattern)]  # both canonical, so in order
     values = np.zeros(pattern.nnz, X.dtype)
-    values[places > 0] = X.data[places[places > 0] - 1]
+    if X.nnz:
+        at = np.minimum(np.searchsorted(keys[0], keys[1]), X.nnz - 1)
+        values = np.where(keys[0][at] == keys[1], X.data[at], values)
     return sp.csc_array((values, pattern.indices, pattern.indptr), pattern.shape)
 
 
@@ -51,16 +51,6 @@ def kept_weights(X: sp.sparray, observed: Stored, known: Array | None) -> Array 
     if known is not None:
         weights = weights * stored_values(sp.csc_array((known, X.indices, X.indptr), X.shape), observed).data
     return None if bool((weights == 1).all()) else weights
-
-
-def _at_pattern(X: sp.sparray, pattern: sp.sparray) -> Array:
-    """The values of X at the entries of a pattern, in its order; both canonical CSC."""
-    height = X.shape[0]
-    keys = [_columns(Y).astype(np.int64) * height + Y.indices for Y in (X, pattern)]
-    if not keys[0].size:
-        return np.zeros(keys[1].size, X.data.dtype)
-    at = np.minimum(np.searchsorted(keys[0], keys[1]), keys[0].size - 1)
-    return np.where(keys[0][at] == keys[1], X.data[at], 0)
 
 
 def _columns(X: sp.sparray) -> Any:
@@ -138,34 +128,40 @@ def _means(at: Indices, x: Vector, seen: Array, size: int, mean: float) -> Vecto
 
 @dataclass(frozen=True)
 class StoredSweep:
-    """A sweep over the stored entries, with weights M of them: the reference of the compiled one.
+    """A sweep over the stored entries of X, with weights M (nnz,) or none: the reference of the compiled one."""
 
-    near : X, W and H, with V at the stored entries
-    M : (nnz,) or None
-    """
-
-    near: sp.sparray
+    data: Any
+    W: Array
+    H: Array
     M: Any
 
     def sweep(self, ask: Ask) -> Sweep:
-        H, dtype = self.near.H, self.near.H.dtype
-        x, V = self.values(ask), self.near.V
+        H, dtype, V = self.H, self.H.dtype, self._model()
+        x, zero = self.data.by_column.data, zero_of(self.data, ask.omega)
+        x = np.where(x == 0, x.dtype.type(zero), x) if zero else x  # zeros among them as the losses need them
         losses = np.array([self._total(loss, x, V) if ask.losses else np.nan for loss in ask.omega])
         N, P = (np.zeros((ask.slots, *H.shape), dtype=dtype) for _ in range(2))
         for b, loss in enumerate(ask.omega if ask.parts is not None else ()):
             weight = dtype.type(1.0 if ask.weights is None else ask.weights[b])
             slot = b if ask.weights is None else 0
             for part, terms in zip((N, P), loss.parts(x, V, power_ceiling(dtype)), strict=True):
-                part[slot] += weight * self.near._times(self._weighed(terms), self.near.W)
+                part[slot] += weight * self._times(terms, self.W)
         return Sweep(losses, N, P, None if ask.curvature is None else self._curvature(x, V, ask))
 
-    def values(self, ask: Ask) -> Array:
-        """The stored entries, zeros among them as the losses need them."""
-        x, zero = self.near.data.by_column.data, zero_of(self.near.data, ask.omega)
-        return np.where(x == 0, x.dtype.type(zero), x) if zero else x
+    def _model(self) -> Array:
+        """WH at the stored entries, in the order of columns, a bounded chunk at a time."""
+        X, H, W = self.data.by_column, np.ascontiguousarray(self.H.T), np.ascontiguousarray(self.W)
+        columns, V = _columns(X), np.empty(X.nnz, dtype=H.dtype)
+        chunk = max(1, self.data.tile_entries // H.shape[1])
+        for start in range(0, V.size, chunk):
+            s = slice(start, start + chunk)
+            V[s] = np.einsum("ik,ik->i", W[X.indices[s]], H[columns[s]])
+        return np.maximum(V, H.dtype.type(model_floor(H.dtype)))
 
-    def _weighed(self, terms: Array) -> Array:
-        return terms if self.M is None else self.M * terms
+    def _times(self, terms: Array, W: Array) -> Array:
+        """W' applied to weighted terms in the place of the entries, (columns of W, n)."""
+        X, values = self.data.by_column, terms if self.M is None else self.M * terms
+        return np.asarray((sp.csc_array((values, X.indices, X.indptr), X.shape).T @ W).T)
 
     def _total(self, loss: Loss, x: Array, V: Array) -> float:
         terms = loss.terms(x, V)
@@ -173,16 +169,20 @@ class StoredSweep:
 
     def _curvature(self, x: Array, V: Array, ask: Ask) -> Array:
         assert ask.curvature is not None
-        W, (k, l) = self.near.W, np.tril_indices(self.near.W.shape[1])
-        bends = [
+        bend: Any = sum(
             V.dtype.type(c) * np.minimum(loss.curvature(x, V), power_ceiling(V.dtype))
             for loss, c in zip(ask.omega, ask.curvature, strict=True)
-        ]
-        return np.asarray(self.near._times(self._weighed(sum(bends)), W[:, k] * W[:, l]))  # type: ignore[arg-type]
+        )
+        # one row of pairs after another: all at once would be as large as (r + 1) / 2 times W
+        rows = (self._times(bend, self.W[:, [k]] * self.W[:, : k + 1]) for k in range(self.W.shape[1]))
+        return np.concatenate(list(rows))
 
 
 def sweep_with_zeros(data: Any, W: Array, H: Array, ask: Ask, parts: Pieces) -> Sweep:
-    """Sweep X whose zeros are data, under weights of rows and columns and a mask by classes, losses with free parts."""
+    """Sweep X whose zeros are data, under weights of rows and columns and a mask by classes, losses with free parts.
+
+    Without any weights the curvature of beta = 2 is shared, as in every sweep.
+    """
     found = data.sweep_stored(W, H, replace(ask, parts="separate", curvature=None), parts)
     sums = _Classes(parts, W.T.astype(np.float64), H.shape[1])
     P = np.stack([sums.positive(loss, H) for loss in ask.omega])
@@ -192,8 +192,9 @@ def sweep_with_zeros(data: Any, W: Array, H: Array, ask: Ask, parts: Pieces) -> 
         rest = [np.vdot(H, np.subtract(whole, part, dtype=np.float64)) for whole, part in zip(P, found.P, strict=True)]
         half = [1.0 if loss.free_part == "sums" else 0.5 for loss in ask.omega]
         losses = losses + np.array([c * max(float(v), 0.0) for c, v in zip(half, rest, strict=True)])
-    Q = None if ask.curvature is None else _curvature(data, W, H, ask, parts, sums)
-    return Sweep(losses, as_asked(found.N, ask, H.dtype), as_asked(P, ask, H.dtype), Q)
+    Q = None if ask.curvature is None or ask.shared_alone else _curvature(data, W, H, ask, parts, sums)
+    N, positive = (as_asked(part, ask, H.dtype) for part in (found.N, P))
+    return Sweep(losses, N, positive[:0] if ask.shared_alone else positive, Q, shared_curvature(W, ask))
 
 
 def as_asked(parts: Array, ask: Ask, dtype: Precision) -> Array:
@@ -210,7 +211,7 @@ def _curvature(data: Any, W: Array, H: Array, ask: Ask, parts: Pieces, sums: _Cl
     alone = replace(ask, parts=None, losses=False, curvature=np.array(bends))
     Q: Array = data.sweep_stored(W, H, alone, parts).Q
     for loss, c in zip(ask.omega, ask.curvature, strict=True):
-        if loss.free_part == "gram":
+        if loss.free_part == "gram" and ask.shared is None:
             Q = Q + (c * sums.packed()).astype(Q.dtype)
     return Q
 

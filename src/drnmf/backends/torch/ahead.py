@@ -40,15 +40,7 @@ _compiled: set[_Kind] = set()
 
 
 def compile_beside(data: Any, omega: Omega, rank: int, seen: Pieces | None) -> None:
-    """Compile what sweeps of X under these losses will need, and under those met with X that contain them.
-
-    Parameters
-    ----------
-    data : a `TorchDense`, whose `met` has the losses of the fit
-    omega : of the sweep to come
-    rank : r
-    seen : weights of the entries, None where all count once
-    """
+    """Compile what sweeps of a `TorchDense` under these losses will need, and under those met that contain them."""
     if INTERPRETED or _kind(data, omega, rank, seen) in _compiled:
         return
     wider = [met for met in data.met if set(omega) <= set(met)]

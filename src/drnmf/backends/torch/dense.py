@@ -15,8 +15,7 @@ import numpy as np
 import torch
 
 from drnmf.backends.base import Ask, Observed, Sweep, check_shapes, zero_of
-from drnmf.backends.digest import combined, dense_rows, row_blocks
-from drnmf.backends.entries import first_zero
+from drnmf.backends.entries import combined, dense_rows, first_zero, row_blocks
 from drnmf.backends.observed import Ones, pieces
 from drnmf.backends.tiles import sweep_tiles
 from drnmf.backends.torch.kernels import kernels_of, takes
@@ -184,7 +183,7 @@ class TorchDense(OnTorch):
         losses, N, P = sweep_dense(self.X, W.T, H, call)
         if seen is None:
             P = add_free_parts(P, W, H, ask.omega, weights)
-        return with_curvature(self, W, H, ask, Sweep(told(self, ask, losses), N, P))
+        return with_curvature(self, W, H, ask, Sweep(losses_or_nan(self, ask, losses), N, P))
 
     def tile(self, columns: slice) -> Tensor:
         # also by one: products of a copy and of a view need not have the same bits
@@ -204,7 +203,7 @@ def with_curvature(data: Any, W: Tensor, H: Tensor, ask: Ask, sweep: Sweep) -> S
     return replace(sweep, P=P, Q=bent.Q, gram=bent.gram)
 
 
-def told(data: Any, ask: Ask, losses: Tensor | None) -> Any:
+def losses_or_nan(data: Any, ask: Ask, losses: Tensor | None) -> Any:
     """Return the losses, NaN where they were not asked for."""
     if losses is not None:
         return losses

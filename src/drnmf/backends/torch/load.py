@@ -33,6 +33,13 @@ def load(X: torch.Tensor | Array, device: str, precision: str, blocks: bool, mea
     return TorchDense.of(tensor, mean, precision)
 
 
+def load_beside(data: Any, X: torch.Tensor | Array, mean: float | None) -> Data:
+    """Other entries as a Data on the device of one, read as it is."""
+    streamed = isinstance(data, TorchStreamed)
+    precision = data.precision if streamed else "tf32" if getattr(data, "fast", False) else "float32"
+    return load(X, str(data.device), precision, streamed, mean)
+
+
 def _positive_strides(X: Array) -> Array:
     return X if all(stride > 0 for stride in X.strides) else np.ascontiguousarray(X)
 

@@ -10,8 +10,8 @@ from typing import Any, ClassVar, TypeAlias
 import numpy as np
 import torch
 
-from drnmf.backends.base import Elsewhere, Sweep
-from drnmf.numerics import Array, Vector
+from drnmf.backends.base import Elsewhere, Space, Sweep
+from drnmf.numerics import Array, Indices, Vector
 from drnmf.trees import map_leaves
 
 Tensor: TypeAlias = torch.Tensor
@@ -56,6 +56,9 @@ class TorchSpace:
 
     def get(self, F: Array) -> Array:
         return F.detach().cpu().numpy() if isinstance(F, torch.Tensor) else F
+
+    def take(self, F: Array, at: Indices | None, into: Space) -> Array:
+        return into.put(F if at is None else F[:, at])
 
     def numbers(self, values: torch.Tensor) -> Tensor:
         """Send a few numbers to the device in the factors' dtype, without waiting for it."""

@@ -12,7 +12,7 @@ import scipy.sparse as sp
 import torch
 
 from drnmf.backends.base import Ask, Data, Observed, Sweep, check_shapes, zero_of
-from drnmf.backends.digest import combined, sparse_rows
+from drnmf.backends.entries import combined, sparse_rows
 from drnmf.backends.host.stored import StoredOnly, stored_values
 from drnmf.backends.observed import Ones, Stored, factors_of, pieces, product
 from drnmf.backends.tiles import sweep_tiles
@@ -22,7 +22,7 @@ from drnmf.backends.torch.dense import (
     add_free_parts,
     fused_available,
     gram,
-    told,
+    losses_or_nan,
     with_curvature,
 )
 from drnmf.backends.torch.space import Tensor, full_precision
@@ -234,7 +234,7 @@ class TorchSparse(OnTorch):
             )
             k, l = np.tril_indices(H.shape[0])
             Q = self._reduce(M * sum(bends), W[:, k] * W[:, l])
-        return Sweep(told(self, ask, losses), N, P, Q)
+        return Sweep(losses_or_nan(self, ask, losses), N, P, Q)
 
     def _model_at_stored(self, W: Tensor, H: Tensor) -> Tensor:
         """V at the stored entries, a bounded number at a time."""
@@ -337,7 +337,7 @@ class TorchSparse(OnTorch):
             sums, N = sweep_nonzeros(self.by_column, W.T, H, betas, inside, wanted, ask.losses)
         else:
             sums, N = self._plain(W, H, betas, inside, wanted, ask.losses)
-        losses = told(self, ask, self._losses(W, H, betas, sums, N) if ask.losses else None)
+        losses = losses_or_nan(self, ask, self._losses(W, H, betas, sums, N) if ask.losses else None)
         if ask.parts is None:
             return Sweep(losses, N[:0], N[:0])
         P = add_free_parts(torch.zeros_like(N), W, H, ask.omega, inside)

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from drnmf.parameters.checks import check_integer, check_number
 from drnmf.parameters.common import Parameters
+from drnmf.parameters.fields import check_integer, check_number
 from drnmf.parameters.solver import as_solver
 from drnmf.problem.device import as_numpy, place
 from drnmf.problem.problem import Problem

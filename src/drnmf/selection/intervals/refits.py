@@ -12,7 +12,7 @@ import numpy as np
 
 from drnmf.algorithms.initialize import Start
 from drnmf.algorithms.loop import Control
-from drnmf.backends.single_blas import single_blas
+from drnmf.backends.core import single_blas
 from drnmf.losses.base import Omega
 from drnmf.numerics import Vector
 from drnmf.parameters.common import Parameters

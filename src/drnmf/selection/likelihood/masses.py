@@ -20,7 +20,7 @@ import numpy as np
 from scipy.special import betainc, gammainc, gammaln, log_ndtr, xlogy
 
 from drnmf.losses.base import Loss
-from drnmf.losses.beta import KL, Beta
+from drnmf.losses.beta import Beta
 from drnmf.losses.negative_binomial import NegativeBinomial
 from drnmf.numerics import Vector
 from drnmf.selection.likelihood.grid import Grid
@@ -49,9 +49,6 @@ class Noise(Protocol):
 
     @property
     def name(self) -> str: ...
-    @property
-    def loss(self) -> Loss | None:
-        """The loss whose fit it suits; None where a parameter decides it."""
 
     def bounds(self, x: Vector, mu: Vector, grid: Grid) -> tuple[float, float] | None:
         """Range of the free parameter; None where nothing is free."""
@@ -65,7 +62,6 @@ class PoissonNoise:
     """Counts of independent events, nothing free."""
 
     name = "Poisson"
-    loss = KL
 
     def bounds(self, x: Vector, mu: Vector, grid: Grid) -> tuple[float, float] | None:
         return None
@@ -82,7 +78,6 @@ class NegativeBinomialNoise:
     """Counts whose variance is mu + mu^2 / size; the size, in the unit of X, is free."""
 
     name = "NB"
-    loss = None
 
     def bounds(self, x: Vector, mu: Vector, grid: Grid) -> tuple[float, float] | None:
         assert grid.unit is not None
@@ -164,7 +159,6 @@ class GaussianNoise:
     """A normal distribution of one width, rounded to the grid, negative readings set to zero; its sd is free."""
 
     name = "Fro"
-    loss = Beta(2.0)
 
     def bounds(self, x: Vector, mu: Vector, grid: Grid) -> tuple[float, float] | None:
         squares = (x - mu) ** 2
@@ -191,7 +185,6 @@ class KnownNoise:
 
     sd: Vector
     name = "Fro"
-    loss = Beta(2.0)
 
     def bounds(self, x: Vector, mu: Vector, grid: Grid) -> tuple[float, float] | None:
         return None

@@ -99,7 +99,7 @@ class Partition:
         """Add s over first, first + 1, ... for every mean."""
         start, mu = max(first, EXACT), self.at
         near = (mu > 0.5 * start) & (mu < 1.5 * start)  # a narrow peak must not lie where the integral begins
-        found = np.empty(mu.shape)
+        sums = np.empty(mu.shape)
         for some, end in ((near, 2 * start), (~near, start)):
             if not some.any():
                 continue
@@ -110,8 +110,8 @@ class Partition:
                 parts[0][far] = self._tail(mu[some][far], phi, end)
             if first < end:
                 parts.append(_log_sum(self._each(some, phi, first, end)))
-            found[some] = _log_sum(np.array(parts))
-        return found
+            sums[some] = _log_sum(np.array(parts))
+        return sums
 
     def _each(self, some: Any, phi: float, first: int, end: int) -> Vector:
         """Compute log s of first, ..., end - 1 at some of the means."""

@@ -53,7 +53,7 @@ class HeldEntries:
 
     Attributes
     ----------
-    x, mu, base : values, what the fit predicts, and what row and column sums predict
+    x, mu, base : values, what the fit predicts (base before any), and what row and column sums predict
     weight : how often each counts
     rows, columns : where they are
     half : bool, which half scores with the parameter of the other
@@ -156,7 +156,7 @@ def likely_parameters(mixed: LogMass, weights: Sequence[Vector], bounds: tuple[f
     low = bounds[0]  # logarithms are relative to it, so that the unit of X does not change their digits
     logs = np.linspace(0.0, math.log(bounds[1] / low), COARSE)
     values = np.array([mixed(low * math.exp(at)) for at in logs])
-    found = []
+    parameters = []
     for weight in weights:
         at = int(np.argmax(values @ weight))
         ends = float(logs[max(at - 1, 0)]), float(logs[min(at + 1, COARSE - 1)])
@@ -165,8 +165,8 @@ def likely_parameters(mixed: LogMass, weights: Sequence[Vector], bounds: tuple[f
             return -float((mixed(low * math.exp(log)) - base) @ weight)
 
         best = minimize_scalar(cost, bounds=ends, method="bounded", options={"xatol": _PRECISION}).x
-        found.append(low * math.exp(best))
-    return found
+        parameters.append(low * math.exp(best))
+    return parameters
 
 
 @dataclass(frozen=True)
@@ -241,14 +241,7 @@ def joined(scores: Sequence[Scores]) -> Scores:
 def simplest(scores: Sequence[Scores], levels: Sequence[int]) -> int:
     """Choose the best of the candidates, unless a simpler one is within two standard errors of it and not disproved.
 
-    Parameters
-    ----------
-    scores : of the candidates
-    levels : how simple each is, 0 the simplest
-
-    Returns
-    -------
-    index : of the one chosen
+    `levels` say how simple each is, 0 the simplest.
     """
     compared, total = compare(scores), float(scores[0].row_weights.sum())
     allowed = np.minimum(GAIN * compared.errors, PROOF / max(total, 1.0))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from drnmf.backends.digest import row_blocks
+from drnmf.backends.entries import row_blocks
 from drnmf.losses.base import Loss
 from drnmf.numerics import EPS, Array, Vector
 

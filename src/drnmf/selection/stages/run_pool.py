@@ -11,7 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from drnmf.algorithms.loop import Callback
-from drnmf.backends.single_blas import single_blas
+from drnmf.backends.core import single_blas
 from drnmf.losses.base import Omega, need_nonzeros_only
 from drnmf.losses.beta import Beta
 from drnmf.losses.interval import Interval
@@ -32,11 +32,10 @@ from drnmf.selection.stages.runs import Run, Store
 from drnmf.selection.stages.schedule import Schedule
 from drnmf.selection.warm_starts import on_host
 from drnmf.solve.exchange import fit_interval
-from drnmf.solve.parallel import run_all
 from drnmf.solve.pipeline import fit_factors, running
-from drnmf.solve.runner import Runner
+from drnmf.solve.runner import Runner, Stopping
 from drnmf.solve.settings import ask, terms_of
-from drnmf.solve.watching import Stopping
+from drnmf.solve.solve import run_all
 
 LARGE = 1 << 20
 """Entries above which every run sees a sample of the rows."""

@@ -13,14 +13,13 @@ from typing import Any, Self
 import numpy as np
 
 from drnmf.algorithms.result import Result, Trace
-from drnmf.files import left_over
+from drnmf.files import left_over, locked
 from drnmf.losses.base import Omega
 from drnmf.losses.names import from_text, text_of
 from drnmf.numerics import Array, Vector
 from drnmf.problem.device import as_numpy
 from drnmf.selection.likelihood.scores import Scores
 from drnmf.storage.archive import read_archive, write_archive
-from drnmf.storage.locking import locked
 
 FORMAT = "drnmf-discovery-1"
 _IDENTITY = "discovery.npz"
