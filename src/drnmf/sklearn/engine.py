@@ -168,7 +168,7 @@ def _exact(tol: float) -> Callback:
 
     def call(progress: Progress) -> bool:
         first.append(_error(progress.losses)) if not first else None
-        return _error(progress.losses) <= tol * first[0]
+        return first[0] > 0.0 and _error(progress.losses) <= tol * first[0]  # of tiny X both are too small for float64
 
     return call
 
