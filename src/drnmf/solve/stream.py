@@ -107,6 +107,11 @@ class Sums:
         """Multiply every part."""
         return self.map(lambda part: None if part is None else part * factor)
 
+    def placed(self, H: Any) -> Sums:
+        """Put what has columns where H is; the Gram matrix stays on the host."""
+        falling, rising, Q = (None if part is None else beside(part, H) for part in (self.falling, self.rising, self.Q))
+        return Sums(falling, rising, Q, self.gram)
+
     def map(self, function: Callable[..., Any], *others: Sums) -> Sums:
         """Apply a function to every part."""
         return Sums(*(function(*(getattr(one, f.name) for one in (self, *others))) for f in fields(Sums)))
@@ -369,15 +374,12 @@ def advance(
         ]
         alone, others = [one for one, _, _ in found], [A for _, _, A in found]
         own = np.concatenate([losses for _, losses, _ in found])
+        _check_range(state, own)
         references = _faded(state.references, _positive(own), share)
     batch = meeting(fit, omega, first=first, penalties=penalties)
     fit, losses, A = _followed(fit, batch, references, state.weights, _usual(state, state.losses))
     mean = _faded(state.losses, losses, share)
-    if not (np.isfinite(mean).all() and bool(namespace(fit.H).isfinite(fit.H).all())):
-        raise ValueError(
-            "The losses of these rows leave the range of float64 in the unit of the stream, the mean of its first "
-            f"batch ({state.mean:.3g}): leave them out, or begin a stream with rows of this size."
-        )
+    _check_range(state, mean, fit.H)
     beside = losses - (mean if own is None else mean / references * own)
     scatter = (1.0 - share) ** 2 * state.scatter + share**2 * np.outer(beside / references, beside / references)
     weights, policy_state, settled = state.weights, state.policy, state.settled
@@ -403,6 +405,15 @@ def advance(
         (1.0 - share) ** 2 * state.spread + share**2 if state.batches else 1.0,
         losses,
     ), (A, *others)
+
+
+def _check_range(state: StreamState, *found: Any) -> None:
+    """Refuse rows whose losses, or the H that they lead to, are not finite."""
+    if not all(bool(namespace(values).isfinite(values).all()) for values in found):
+        raise ValueError(
+            "The losses of these rows leave the range of float64 in the unit of the stream, the mean of its first "
+            f"batch ({state.mean:.3g}): leave them out, or begin a stream with rows of this size."
+        )
 
 
 def _met(
@@ -474,7 +485,7 @@ def _followed(
     c, floor = objective.coefficients(weights), factor_floor(data.mean, one.H.shape[0])
     H, sums, A = data.space.put(one.H), one.sums, batch.first
     losses, per = np.full(len(omega), np.nan), data.shape[0] / batch.share
-    old = tuple(part.times(1.0 - batch.share) for part in one.sums)
+    old = tuple(part.times(1.0 - batch.share).placed(H) for part in one.sums)
     with np.errstate(over="ignore", invalid="ignore"):
         for k in range(batch.steps):
             A = _encoded(batch, H, objective, weights, A)
@@ -528,7 +539,7 @@ def _curved_sums(data: Data, A: Array, H: Array, loss: Loss, per: float, losses:
     one = np.ones(1)
     sweep = data.space.read(data.sweep(A.T, H, Ask((loss,), one, losses, one)))[0]
     if sweep.Q is None:
-        return Sums(sweep.N[0] / per, None, None, sweep.gram / per), sweep.losses
+        return Sums(sweep.N[0] / per, None, None, as_numpy(sweep.gram) / per), sweep.losses
     N, P = sweep.N[0] / per, sweep.P[0] / per
     Q = sweep.Q / per
     return Sums(packed_product(Q, H) - (P - N), None, Q), sweep.losses
