@@ -80,7 +80,8 @@ test-asan: $(VENV)/.installed-dev
 	  -C build-dir=build/asan -C cmake.build-type=RelWithDebInfo -C cmake.define.DRNMF_SANITIZE=ON
 	for isa in $$($(BIN)/python -c "from drnmf import _core; print(*_core.supported_instruction_sets())"); do \
 	  DRNMF_ISA=$$isa $(ASAN_RUN) tests/backends/test_conformance.py tests/backends/test_losses.py \
-	    tests/backends/test_curvature.py tests/backends/test_simplex_step.py tests/backends/test_scale.py -k "not numpy and not dask" || exit 1; \
+	    tests/backends/test_curvature.py tests/backends/test_simplex_step.py tests/backends/test_scale.py \
+	    tests/algorithms/test_descent.py -k "not numpy and not dask" || exit 1; \
 	done
 	$(ASAN_RUN) tests/backends/test_threads.py -k "bits or python_threads or forked or ctrl"
 

@@ -58,12 +58,37 @@ def composite(components: Any, truth: Any) -> dict[str, float]:
     return {"ppv": ppv, "tpr": tpr, "cosine": cosine, "composite": ppv + tpr + cosine}
 
 
-def measure(data: Path, name: str, seed: int, jobs: int = 2, penalties: list[str] | None = None) -> dict[str, Any]:
-    """Discover the signatures of one set from one seed."""
-    X, truth = (np.asarray(read_matrix(data / f"{name}.{kind}.csv").X, dtype=float).T for kind in ("catalog", "sigs"))
+def contributed(found: Any, truth: Any, true: Any) -> dict[str, float]:
+    """Compare contributions with the true ones: components above 1 % in a row, and the median correlation.
+
+    >>> found = type("Found", (), {"components": np.eye(2), "contributions": np.array([[1.0, 0.0], [2.0, 2.0]])})
+    >>> contributed(found, np.eye(2), np.array([[2.0, 0.0], [4.0, 1.0]]))
+    {'active': 1.5, 'active_true': 1.5, 'correlation': 1.0}
+    """
+    W, partner = np.asarray(found.contributions), drnmf.match(found.components, truth, least=0.9).index
+    pairs = [(k, partner[k]) for k in np.flatnonzero(partner >= 0) if W[:, k].std() > 0]
+    parts = [V / np.maximum(V.sum(axis=1, keepdims=True), 1e-300) for V in (W, true)]
+    active = [round(float((part > 0.01).sum(axis=1).mean()), 2) for part in parts]
+    alike = float(np.median([np.corrcoef(W[:, k], true[:, t])[0, 1] for k, t in pairs])) if pairs else 0.0
+    return {"active": active[0], "active_true": active[1], "correlation": round(alike, 3)}
+
+
+def measure(
+    data: Path, name: str, seed: int, jobs: int = 2, penalties: list[str] | None = None, grouped: bool = False
+) -> dict[str, Any]:
+    """Discover the signatures of one set from one seed; contributions are printed."""
+    tables = [read_matrix(data / f"{name}.{kind}.csv") for kind in ("catalog", "sigs", "exposures")]
+    X, truth, true = (np.asarray(table.X, dtype=float).T for table in tables)
+    catalogue, signatures, exposures = tables
+    assert catalogue.columns is not None
+    assert signatures.columns is not None
+    assert exposures.rows is not None
+    true = true[:, [exposures.rows.names.index(one) for one in signatures.columns.names]]
+    kinds = [label.split("::")[0] for label in catalogue.columns.names] if grouped else None
     before = sum(os.times()[:4])  # of the processes that run it too
     model = drnmf.BetaNMF(beta="auto", random_state=seed, n_jobs=jobs, verbose=1, penalties=penalties)
-    found = drnmf.discover(np.ascontiguousarray(X), model, ranks=range(2, 41), level=None)
+    found = drnmf.discover(np.ascontiguousarray(X), model, ranks=range(2, 41), level=None, groups=kinds)
+    print(name, seed, contributed(found, truth, true), flush=True)
     row: dict[str, Any] = {"set": name, "seed": seed, "true": len(truth), "rank": found.rank}
     row |= {"stable": int(found.stable.sum()), "loss": found.losses[0].key, **composite(_stable(found), truth)}
     return row | {"seconds": round(found.seconds, 1), "cpu_seconds": round(sum(os.times()[:4]) - before, 1)}
@@ -108,15 +133,17 @@ def main() -> None:
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--penalty", nargs="+", help="sparsity:auto:W, kept in results/discover-penalty.csv")
+    parser.add_argument("--groups", action="store_true", help="kinds of tumours, kept in results/discover-groups.csv")
     parser.add_argument("--draw", action="store_true")
     given = parser.parse_args()
     if given.draw:
         draw()
         return
-    path = RESULTS / ("discover-penalty.csv" if given.penalty else "discover.csv")
+    kind = "-penalty" if given.penalty else "-groups" if given.groups else ""
+    path, data = RESULTS / f"discover{kind}.csv", Path(os.environ["DRNMF_DATA"]) / "signatures"
     for name in given.sets:
         for seed in range(given.first_seed, given.first_seed + given.seeds):
-            row = measure(Path(os.environ["DRNMF_DATA"]) / "signatures", name, seed, given.jobs, given.penalty)
+            row = measure(data, name, seed, given.jobs, given.penalty, given.groups)
             print(row, flush=True)
             new = not path.exists()
             with path.open("a", newline="") as stream:

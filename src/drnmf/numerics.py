@@ -89,6 +89,10 @@ HALS_TOLERANCE, HALS_WINDOW = 3e-3, 0.3
 """The same for coordinate descent under beta = 2 alone: relative decrease over this fraction of all iterations. What a
 longer run would gain is 0.02 % in the median and takes most of its time (docs/development/frobenius.md)."""
 
+SOON_OVER = 0.25
+"""A run that falls by less than this part of what it fell half a window before is soon over: to bring it to its end
+costs it few iterations (docs/development/performance.md)."""
+
 LITTLE_LEFT = 0.08
 """A loss of beta = 2 within this fraction of what the singular values of X allow has little left to gain: half the
 window is enough, and no other start is tried."""

@@ -144,10 +144,15 @@ def test_rows_that_were_added_are_read_and_those_before_are_not(here: Path) -> N
         ("[1, 2]\n[1, \n", "line 2"),
         ('{"a": 1}\n{"b": 2}\n', "names 'b'"),
         ("", "no rows"),
+        ("[]\n", "line 1 holds no number"),
+        ("[1, 2]\n[1, " + 400 * "9" + "]\n", "line 2 is no array or object of numbers"),
+        (100_000 * "[", "line 1 is no array or object of numbers"),
+        ('{"a": 1, "a": 2}\n', "a name stands there twice"),
+        ("[1, 2]\n\udcff", "is not UTF-8 text"),
     ],
 )
 def test_lines_that_are_no_rows_are_named(here: Path, content: str, message: str) -> None:
-    Path("bad.jsonl").write_text(content)
+    Path("bad.jsonl").write_text(content, errors="surrogateescape")
     ended = run("bad.jsonl", *BASE)
     assert ended.exit_code == 1
     assert message in " ".join(ended.output.split())
@@ -184,3 +189,22 @@ def test_a_stream_goes_on_only_as_what_it_is(here: Path) -> None:
     ):
         assert message in run(*options, "--out", "part", "--continue", env={"COLUMNS": "300"}).output
     np.testing.assert_array_equal(components("part"), before)
+
+
+def test_a_mark_and_blank_lines_before_the_first_row_are_none(here: Path) -> None:
+    lines = ['{"a": 1.0, "b": 2.0}', '{"b": 1.0}', "[3.0, 4.0]"]
+    Path("plain.jsonl").write_text("\n".join(lines))
+    Path("marked.jsonl").write_text("\n\n" + "\n".join(lines), encoding="utf-8-sig")
+    found = [list(row_batches(Path(name), 8)) for name in ("plain.jsonl", "marked.jsonl")]
+    np.testing.assert_array_equal(found[0][0].X, found[1][0].X)
+    assert found[1][0].column_names == ("a", "b")
+
+
+def test_no_other_dtype_is_computed_in(here: Path) -> None:
+    assert run("X.npy", *BASE, "--dtype", "int8").exit_code == 2  # which would cut off decimals
+
+
+def test_standard_input_is_read_once(here: Path) -> None:
+    ended = CliRunner().invoke(app, ["stream", "-", *BASE, "--passes", "2"], input="1,2\n3,4\n")
+    assert ended.exit_code == 2
+    assert "can be read once" in " ".join(ended.output.split())

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 from sklearn import config_context
+from sklearn.model_selection import GridSearchCV, KFold, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MaxAbsScaler
 
@@ -228,6 +229,19 @@ def test_groups_are_a_column_of_a_frame_and_are_routed():
         model = DRNMF(2, betas=(2,), max_iter=60, random_state=0).set_fit_request(groups=True)
         pipe = make_pipeline(MaxAbsScaler(), model).fit(X, groups=GROUPS)
     assert pipe[-1].groups_ == ["a", "b"]
+
+
+@pytest.mark.parametrize("search", [False, True], ids=["cross_val_score", "GridSearchCV"])
+def test_groups_are_split_with_the_rows(search):
+    """A label for every row of the fold, and not of X: one that is too many would be refused."""
+    with config_context(enable_metadata_routing=True):
+        model = DRNMF(2, betas=(2,), max_iter=10, random_state=0).set_fit_request(groups=True)
+        folds = KFold(3, shuffle=True, random_state=0)
+        if search:
+            found = GridSearchCV(model, {"n_components": [1, 2]}, cv=folds).fit(X, groups=GROUPS)
+            assert found.best_estimator_.groups_ == ["a", "b"]
+        else:
+            assert np.isfinite(cross_val_score(model, X, cv=folds, params={"groups": GROUPS})).all()
 
 
 def test_models_with_groups_and_rows_are_saved(tmp_path):

@@ -311,3 +311,55 @@ def test_a_growing_stream_goes_on_from_its_file(tmp_path: Any) -> None:
     np.testing.assert_array_equal(other.components_, model.components_)
     assert other.growth_ == model.growth_
     assert model.rows_seen_ == 1200 * 7 // 8
+
+
+@pytest.mark.parametrize(
+    ("first", "message"), [(0.0, "only zeros"), (np.nan, "No entry of X is observed"), (1e306, "their sum is not")]
+)
+def test_a_first_batch_that_tells_no_unit_is_refused(first: float, message: str) -> None:
+    with np.errstate(over="ignore"), pytest.raises(ValueError, match=message):
+        BetaNMF(2, random_state=0).partial_fit((counts(40) + 1.0) * first)
+
+
+@pytest.mark.parametrize("model", MODELS, ids=str)
+def test_rows_too_large_for_a_stream_say_so(model: Any) -> None:
+    X = counts(80) + 1.0
+    begun = clone(model).partial_fit(X)
+    with np.errstate(over="ignore"), pytest.raises(ValueError, match="unit of the stream"):
+        begun.partial_fit(X * 1e306)
+    single = clone(model).partial_fit(X.astype(np.float32))
+    with pytest.raises(ValueError, match="too large for the unit of the stream"):
+        single.partial_fit(X * 1e50)  # beyond float32: they would be infinite there
+    growing = clone(model).partial_fit(X, grow=True)
+    with pytest.raises(ValueError, match="unit of the stream"):
+        growing.partial_fit(X * 1e300, grow=True)
+
+
+@pytest.mark.parametrize("size", [0.0, 1e-300, np.nan])
+def test_rows_that_leave_nothing_over_add_no_component(size: float) -> None:
+    X = counts(80)
+    model = BetaNMF(2, random_state=0).partial_fit(X, grow=True).partial_fit(X * size, grow=True)
+    assert model.components_.shape == (2, 15)
+    assert np.isfinite(model.components_).all()
+    assert np.isfinite(model.dispersions_).all()
+
+
+def test_a_growing_stream_takes_several_passes() -> None:
+    X = counts(123)
+    model = BetaNMF(1, beta=2, random_state=0).fit_stream(batches(X, 41), passes=3, grow=True)
+    assert model.rows_offered_ == 3 * 123
+    with pytest.raises(ValueError, match="predicts columns from others"):
+        BetaNMF(1, random_state=0).partial_fit(X[:, :1], grow=True)
+
+
+def test_every_pass_goes_through_the_same_batches() -> None:
+    X, turns = counts(100), iter([(60, 40), (40, 60)])
+    with pytest.raises(ValueError, match="A batch has 40 rows, and 60 when it came before"):
+        BetaNMF(2, random_state=0).fit_stream(lambda: np.split(X, [next(turns)[0]]), passes=2)
+    with pytest.raises(ValueError, match="no batches of rows"):
+        BetaNMF(2).fit_stream({"X": X})
+
+
+def test_a_start_of_zeros_is_raised_to_the_floor() -> None:
+    model = BetaNMF(2, init="custom", random_state=0).partial_fit(counts(50), H=np.zeros((2, 15)))
+    assert np.isfinite(model.mean_row_).all()

@@ -125,3 +125,73 @@ def test_new_tables_must_be_those_of_the_fit(both):
         both[0].transform({"rna": LEVELS})
     with pytest.raises(ValueError, match="groups do not go with tables"):
         DRNMF(2, betas=BETAS).fit(TABLES, groups=np.arange(40))
+
+
+def bad(value):
+    """COUNTS with one entry that no fit can use."""
+    X = COUNTS.copy()
+    X[0, 5] = value
+    return X
+
+
+def test_an_entry_that_cannot_be_used_is_named_in_its_own_table(both):
+    for value in (-1.0, np.inf):
+        for take in (fitted, both[0].transform):
+            with pytest.raises(ValueError, match=r"table 'rna': .*X\[0, 5\] = "):
+                take({"protein": LEVELS, "rna": bad(value)})
+
+
+def test_what_a_table_hides_is_missing_and_what_is_no_number_is_refused(both):
+    hidden = np.ma.array(bad(9e9), mask=bad(9e9) > 1e9)
+    assert np.array_equal(
+        fitted({"rna": hidden, "protein": LEVELS})[1], fitted({"rna": bad(np.nan), "protein": LEVELS})[1]
+    )
+    with pytest.raises(ValueError, match="'rna' holds complex128"):
+        fitted({"rna": COUNTS + 1j, "protein": LEVELS})
+
+
+def test_a_table_beyond_the_unit_of_float32(both):
+    tiny = (COUNTS * 2.0**-140).astype(np.float32)
+    model, factors = fitted({"rna": tiny, "protein": LEVELS})
+    assert np.allclose(factors, both[1], rtol=1e-5, atol=1e-8)
+    assert np.allclose(model.losses_ * [2.0**140, 1.0], both[0].losses_, rtol=1e-4)
+
+
+def test_a_name_that_two_columns_have_is_two_columns():
+    frame = pd.DataFrame(COUNTS, columns=["gene"] * 2 + [f"g{j}" for j in range(23)])
+    model, _ = fitted({"rna": frame, "protein": LEVELS})
+    assert model.components_.shape[1] == 31
+
+
+def test_rows_of_weight_zero_and_what_transform_does_not_take(both):
+    kept = np.ones(40)
+    kept[3] = 0.0
+    model = DRNMF(2, betas=BETAS, max_iter=100, random_state=0)
+    factors = model.fit_transform(TABLES, sample_weight=kept)
+    assert np.array_equal(factors[3], model.transform({name: X[3:4] for name, X in TABLES.items()})[0])
+    with pytest.raises(ValueError, match="takes no weights"):
+        model.transform(TABLES, entry_weight=np.ones((40, 31)))
+    with pytest.raises(ValueError, match="give some of them by name"):
+        model.transform(np.hstack([COUNTS, LEVELS]))
+    with pytest.raises(ValueError, match="Give one matrix here"):
+        model.assign(TABLES)
+
+
+@pytest.mark.parametrize(
+    ("model", "X", "given", "message"),
+    [
+        (DRNMF(2, betas=BETAS), COUNTS, {}, "betas names the tables rna, protein, but X is one matrix"),
+        (DRNMF(2, betas=BETAS), TABLES, {"entry_weight": {"dna": 1.0}}, "entry_weight names 'dna'"),
+        (DRNMF(2, betas=BETAS), TABLES, {"uncertainty": {"rna": COUNTS[:3]}}, r"table 'rna' has shape \(3, 25\)"),
+        (BetaNMF(2), TABLES, {}, "tables make one objective of every table"),
+    ],
+)
+def test_what_is_named_must_be_there(model, X, given, message):
+    with pytest.raises(ValueError, match=message):
+        model.fit(X, **given)
+
+
+def test_tables_without_a_row_in_common_are_refused():
+    one, other = (pd.DataFrame(COUNTS, index=[f"{name}{i}" for i in range(40)]) for name in "ab")
+    with pytest.raises(ValueError, match="'rna' has no row in common with the others: its first is named 'a0'"):
+        fitted({"rna": one, "protein": other})

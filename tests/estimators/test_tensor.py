@@ -249,3 +249,17 @@ def test_a_stopped_fit_goes_on_as_if_it_had_not(tmp_path):
     whole, resumed = CP(2, **options).fit(X), CP(2, solver=Solver(checkpoint=tmp_path), **options).fit(X)
     for ours, theirs in zip(resumed.factors_, whole.factors_, strict=True):
         np.testing.assert_array_equal(ours, theirs)
+
+
+def test_a_mask_hides_entries_and_every_method_takes_slices():
+    _, X, rng = planted(scale=1.0)
+    X, hidden = X + 0.1, rng.random(SHAPE) < 0.2
+    model, other = (CP(3, betas=[1], max_iter=20, tol=0, random_state=0) for _ in range(2))
+    model.fit(np.ma.array(np.where(hidden, 1e6, X), mask=hidden))
+    other.fit(np.where(hidden, np.nan, X))
+    assert np.array_equal(model.components_, other.components_)
+    flat = X.reshape(len(X), -1)
+    assert np.isclose(model.score(X), model.set_params(shape=SHAPE).score(flat))
+    assert np.array_equal(model.assign(X), model.assign(flat))
+    with pytest.raises(ValueError, match="all modes after the first must be"):
+        model.score(X[:, 1:])

@@ -204,6 +204,35 @@ def make_zarr(folder: Path) -> None:
     zarr.save_array(str(folder / "x.zarr"), X)
 
 
+def make_rows(folder: Path) -> None:
+    """Rows as lines of JSON, objects and arrays in turn."""
+    names = [f"c{j}" for j in range(9)]
+    lines = [dict(zip(names, row, strict=True)) if i % 2 == 0 else row for i, row in enumerate(X.tolist())]
+    (folder / "x.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def stream(name: str, *more: str) -> tuple[str, ...]:
+    return ("stream", name, "--rank", "2", "--batch", "4", "--quiet", "--no-report", "--out", "out", *more)
+
+
+def make_stream(folder: Path) -> None:
+    """A stream that stopped, and rows for it to go on with."""
+    np.save(folder / "first.npy", X)
+    np.save(folder / "more.npy", X)
+    run(folder, *stream("first.npy"))
+
+
+def make_two_tables(folder: Path) -> None:
+    table(",")(folder)
+    (folder / "y.csv").write_text((folder / "x.csv").read_text().replace("c", "d"))
+
+
+def make_profiles(folder: Path) -> None:
+    table(",")(folder)
+    lines = ["name,one,two", *(f"c{j},{X[0, j]},{X[1, j]}" for j in range(9))]
+    (folder / "known.csv").write_text("\n".join(lines) + "\n")
+
+
 def make_blocks(folder: Path) -> None:
     (folder / "blocks").mkdir()
     np.save(folder / "blocks" / "a.npy", X)
@@ -226,6 +255,15 @@ FORMATS: dict[str, Format] = {
         make_recording, ("separate", "x.wav", *FEW, "--window", "64", "--hop", "32", "--out", "out"), "x.wav"
     ),
     "model": Format(make_model, ("transform", "model.npz", "rows.npy", "--out", "W.npy"), "model.npz", edit_model),
+    "stream of csv": Format(table(","), stream("x.csv"), "x.csv"),
+    "stream of jsonl": Format(make_rows, stream("x.jsonl", "--passes", "2"), "x.jsonl"),
+    "stream to continue": Format(make_stream, stream("more.npy", "--continue"), "out/*"),
+    "tables": Format(
+        make_two_tables, ("tables", "x.csv", "y.csv", *FEW, *LIMITED, "--betas", "x=1,y=2", "--out", "out"), "[xy].csv"
+    ),
+    "assign": Format(
+        make_profiles, ("assign", "x.csv", "--components", "known.csv", "--betas", "1", "--out", "out"), "*.csv"
+    ),
     "fit run": Format(make_run("fit"), ("report", "run"), "run/*"),
     "pareto run": Format(make_run("pareto"), ("report", "run"), "run/*"),
     "topics run": Format(make_run("topics"), ("report", "run"), "run/*"),

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from drnmf import BetaNMF, beta_divergence
-from drnmf.sklearn import NMF
+from drnmf.sklearn import NMF, MiniBatchNMF
 
 X = np.random.default_rng(0).gamma(2.0, size=(12, 7))
 
@@ -40,11 +40,12 @@ def test_strict_arrays_on_another_device_are_refused_in_one_sentence(xp) -> None
 DISPATCH = """
 import array_api_strict as xp, numpy as np, sklearn
 from drnmf import BetaNMF, DRNMF
-from drnmf.sklearn import NMF
+from drnmf.sklearn import NMF, MiniBatchNMF
 
 X = np.random.default_rng(0).gamma(2.0, size=(12, 7))
 weights = np.arange(12) % 2
-for make in (lambda: BetaNMF(2, random_state=0), lambda: DRNMF(2, random_state=0), lambda: NMF(2, random_state=0)):
+for kind, more in ((BetaNMF, {}), (DRNMF, {}), (NMF, {}), (MiniBatchNMF, {"batch_size": 3})):
+    make = lambda: kind(2, random_state=0, **more)
     plain = make()
     expected = plain.fit_transform(X, sample_weight=weights)
     with sklearn.config_context(array_api_dispatch=True):
@@ -67,14 +68,17 @@ def test_strict_arrays_come_back_as_such_where_scikit_learn_dispatches(xp) -> No
     assert done.returncode == 0, done.stderr
 
 
-def test_tensors_come_back_as_tensors_in_scikit_learns_clothes() -> None:
+@pytest.mark.parametrize(("kind", "more"), [(NMF, {}), (MiniBatchNMF, {"batch_size": 5})], ids=["NMF", "MiniBatchNMF"])
+def test_tensors_come_back_as_tensors_in_scikit_learns_clothes(kind, more) -> None:
     torch = pytest.importorskip("torch")
-    given, plain, fitted = torch.from_numpy(X), NMF(2, random_state=0), NMF(2, random_state=0)
+    given, plain, fitted = torch.from_numpy(X), kind(2, random_state=0, **more), kind(2, random_state=0, **more)
     W = fitted.fit_transform(given)
     found = [W, fitted.components_, fitted.transform(given), fitted.shares_, fitted.inverse_transform(W)]
     expected = plain.fit_transform(X)
     assert all(isinstance(one, torch.Tensor) for one in found)
     np.testing.assert_allclose(W.numpy(), expected)
+    if kind is MiniBatchNMF:
+        assert isinstance(fitted.partial_fit(given[:4]).components_, torch.Tensor)
 
 
 def test_arrays_of_cupy_come_back_as_such() -> None:

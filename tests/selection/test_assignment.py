@@ -12,7 +12,7 @@ from drnmf.losses.beta import Beta
 from drnmf.objective.objective import Objective
 from drnmf.problem.units import mean_of
 from drnmf.problem.weights import Reading
-from drnmf.selection.assignment.assign import opened, within_supports
+from drnmf.selection.assignment.assign import assigned, encoded, opened, settled, supports_of, within_supports
 from drnmf.solve.encode import Encoder
 
 
@@ -192,6 +192,27 @@ def test_known_components_stay_and_new_ones_are_found_beside_them():
         drnmf.discover(X, keep=True)
 
 
+def under_poisson(H, problem):
+    objective = Objective((Beta(1.0),), np.ones(1), mean_of(problem.data))
+    return Encoder(H, objective, np.ones(1), 100, 1e-6, "raise", "assign", np.zeros(len(H)))
+
+
+def test_rows_do_not_pay_for_the_error_of_their_components():
+    """The error of a component comes again in every row that has it, and buys others there; supports then settle."""
+    rng, W, H = planted(10, rows=60, r=6, n=40)
+    X = rng.poisson(W @ H).astype(float)
+    blurred = 0.8 * H + 0.2 * rng.dirichlet(np.full(40, 0.3), 6)
+    problem = opened(X, "assign", Reading())
+    encoder = under_poisson(blurred, problem)
+    dense = encoded(encoder, problem)
+    first = assigned(encoder, problem, dense).contributions
+    found = settled(supports_of(encoder, problem, dense), first, lambda: False)
+    wrong, left = (int(((one > 0) & (W == 0)).sum()) for one in (first, found))
+    assert left < 0.4 * wrong
+    assert ((found > 0) & (W > 0)).sum() > 0.95 * (W > 0).sum()
+    np.testing.assert_array_equal(encoder.components, blurred)
+
+
 def test_components_are_fitted_again_to_the_rows_that_have_them():
     """Zeros stay, components sum to one, and what dense contributions blurred comes nearer to the truth."""
     rng = np.random.default_rng(0)
@@ -200,16 +221,7 @@ def test_components_are_fitted_again_to_the_rows_that_have_them():
     X = rng.poisson(W @ H).astype(float)
     blurred = 0.8 * H + 0.2 * H.mean(axis=0)
     problem = opened(X, "assign", Reading())
-    encoder = Encoder(
-        blurred.copy(),
-        Objective((Beta(1.0),), np.ones(1), mean_of(problem.data)),
-        np.ones(1),
-        100,
-        1e-6,
-        "raise",
-        "assign",
-        np.zeros(3),
-    )
+    encoder = under_poisson(blurred.copy(), problem)
     found, contributions = within_supports(encoder, problem, W)
     assert ((contributions > 0) == (W > 0))[X.sum(axis=1) > 0].all()
     np.testing.assert_allclose(found.sum(axis=1), 1.0, rtol=1e-9)

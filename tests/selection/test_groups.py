@@ -55,6 +55,25 @@ def test_components_alike_are_one_and_their_median():
     assert np.allclose(turned.components, found.components)
 
 
+def test_groups_are_searched_under_the_losses_of_all_rows_and_in_fewer_runs(monkeypatch):
+    from drnmf.selection import discover as searching
+
+    X, groups, _ = planted()
+    asked, made = [], searching._searched
+
+    def noted(X, model, given):
+        asked.append(given)
+        return made(X, model, given)
+
+    monkeypatch.setattr(searching, "_searched", noted)
+    drnmf.discover(X, BetaNMF(beta="auto", random_state=0, max_iter=100, tol=1e-3), groups=groups, ranks=(2, 3))
+    overall, *parts = asked
+    assert overall.within is None
+    assert len(parts) == 3
+    assert all(part.within == parts[0].within and part.within for part in parts)
+    assert all(part.n_runs < overall.n_runs and part.groups is None for part in parts)
+
+
 @pytest.mark.slow
 def test_a_component_found_once_needs_the_word_of_held_out_entries():
     from drnmf.problem.weights import Reading

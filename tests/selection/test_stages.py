@@ -28,7 +28,7 @@ from drnmf.selection.likelihood.scores import Scores
 from drnmf.selection.noise import BETAS, LEAST_BETA, losses_to_try
 from drnmf.selection.resampling import redrawn, resampled
 from drnmf.selection.stages.contributions import FOR_W, LAST, contributions
-from drnmf.selection.stages.ranks import too_large
+from drnmf.selection.stages.ranks import too_large, with_most_stable
 from drnmf.selection.stages.residuals import residuals
 from drnmf.selection.stages.run_pool import LARGE, rows_seen
 from drnmf.selection.stages.runs import Run, Store
@@ -330,3 +330,14 @@ def test_fits_go_from_the_middle_outwards_each_from_its_neighbour(monkeypatch):
     runs = fit_along(None, Runner.of("auto", "auto"), omega, [])
     assert begun == [(1.25, None), (2.0, 1.25), (3.0, 2.0), (0.5, 1.25), (0.0, 0.5)]
     assert [run.W for run in runs] == [0.0, 0.5, 1.25, 2.0, 3.0]
+
+
+def test_more_components_must_not_spoil_those_that_predict_best():
+    """Stabilities of a set of rank 5 that was called 6, and of a catalogue whose larger rank finds more."""
+    five = {5: np.ones(5), 6: np.array([0.64, 0.95, 0.99, 1.0, 1.0, 1.0]), 7: np.array([-0.11, 0.09, *5 * [0.97]])}
+    assert with_most_stable(five, 5, 0.6) == 5
+    rare = {17: np.append(np.full(16, 0.965), 0.64), 24: np.concatenate([np.full(5, 0.1), np.full(19, 0.96)])}
+    assert with_most_stable(rare, 17, 0.6) == 24
+    fewer = {4: np.full(4, 0.95), 5: np.array([0.9, 0.9, 0.9, 0.3, 0.2])}
+    assert with_most_stable(fewer, 5, 0.6) == 4
+    assert with_most_stable({}, 5, 0.6) == 5

@@ -161,3 +161,21 @@ def test_a_pipeline_and_a_search_take_it():
 def test_the_import_waits_with_the_engine():
     code = "import sys, drnmf.sklearn; print([name for name in sys.modules if name.startswith('drnmf.solve')])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(("size", "dtype"), [(1e36, np.float32), (1e-40, np.float32), (1e120, float), (1e-300, float)])
+@pytest.mark.parametrize("model", [NMF, MiniBatchNMF])
+def test_the_unit_of_x_does_not_matter_beyond_their_thresholds(model, size, dtype):
+    X = np.random.default_rng(0).gamma(1.0, size=(40, 3)) @ np.random.default_rng(1).gamma(1.0, size=(3, 12))
+    fit = model(3, beta_loss=1, max_iter=300, random_state=0, **({"solver": "mu"} if model is NMF else {}))
+    W = fit.fit_transform((X * size).astype(dtype)).astype(np.longdouble)
+    assert np.abs(W @ fit.components_.astype(np.longdouble) / size - X).max() < 0.05 * X.max()
+    if model is NMF:
+        W = NMF(3, max_iter=300, random_state=0).fit(X * size)
+        assert np.abs(W.fit_transform(X * size).astype(np.longdouble) @ W.components_ / size - X).max() < 0.05 * X.max()
+
+
+@pytest.mark.filterwarnings("ignore:overflow")
+def test_entries_whose_sum_is_infinite_are_refused_in_words():
+    with pytest.raises(ValueError, match="divide X by its largest entry"):
+        NMF(2).fit(np.full((20, 20), 1e307))

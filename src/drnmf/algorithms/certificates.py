@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import partial
 
 import numpy as np
 from scipy.optimize import minimize, minimize_scalar
@@ -103,28 +102,6 @@ def _weighed(c: Vector, parts: Array) -> Array:
     return sum(float(w) * part for w, part in zip(c, parts, strict=True))
 
 
-@dataclass(frozen=True)
-class _Side:
-    """One block and what its residual needs.
-
-    penalties : the penalties, by the factor of the coefficients
-    bound : how many rows are fixed, and whether columns sum to one
-    swept : the sweep for it, where it was made already
-    """
-
-    data: Modes
-    block: int
-    blocks: Factors
-    penalties: Callable[[float], BlockPenalties | None]
-    bound: tuple[int, bool]
-    swept: Sweep | None = None
-
-    def residual(self, coefficients: Vector, factor: float, sweep: Sweep) -> Vector:
-        F, space = self.blocks[self.block], self.data.spaces[self.block]
-        mean = float(space.sum(entry_sum, F)) / (F.shape[0] * F.shape[1])
-        return space.sum(Residual(coefficients, mean, *self.bound, self.penalties(factor)), F, sweep.N, sweep.P)
-
-
 def certify(
     data: Modes,
     blocks: Factors,
@@ -135,30 +112,29 @@ def certify(
 ) -> Certificate:
     """Gap and stationarity at a point; one sweep for each block."""
     p, scaled = len(objective.omega), objective.scaled(losses)
-    ask, penalties, names, spaces = Ask(objective.omega, losses=False), objective.penalties, data.names, data.spaces
+    ask, penalties, spaces = Ask(objective.omega, losses=False), objective.penalties, data.spaces
     blocks = tuple(space.put(F) for space, F in zip(spaces, blocks, strict=True))
-    measures = tuple(
-        penalties.measure(space, F, k, len(blocks)) for k, (space, F) in enumerate(zip(spaces, blocks, strict=True))
-    )
-    sides = [
-        _Side(data, k, blocks, partial(penalties.of, k, measures), constraints.of(name)) for k, name in enumerate(names)
-    ]
+    measures = tuple(penalties.measure(spaces[k], F, k, len(blocks)) for k, F in enumerate(blocks))
     largest = float(scaled.max())  # below zero where a regret is that of a part that is better off than alone
     active = np.flatnonzero(scaled >= largest * (1.0 - np.copysign(ACTIVE_TOLERANCE, largest)))
     if active.size > 1 or spaces[0].deferred:  # looked at many times, or better waited for together
-        sweeps = spaces[0].read(*(data.sweep(side.block, blocks, ask) for side in sides))
-        sides = [replace(side, swept=sweep) for side, sweep in zip(sides, sweeps, strict=True)]
+        swept: tuple[Sweep | None, ...] = spaces[0].read(*(data.sweep(k, blocks, ask) for k in range(len(blocks))))
+    else:
+        swept = (None,) * len(blocks)
     # the sweep for the smaller block then works in the larger parts
-    sides.sort(key=lambda side: -data.sizes[side.block])
+    order = sorted(range(len(blocks)), key=lambda k: -data.sizes[k])
 
     def residual(multipliers: Vector) -> float:
         c = np.zeros(p)
         c[active] = simplex.project(multipliers)
         factor, c = objective.factor(c), objective.coefficients(c)
         found, used = np.zeros(2), None
-        for side in sides:
-            used = side.swept or data.sweep(side.block, blocks, replace(ask, used=used))
-            found += side.residual(c, factor, used)
+        for k in order:
+            F, space = blocks[k], spaces[k]
+            used = swept[k] or data.sweep(k, blocks, replace(ask, used=used))
+            mean = float(space.sum(entry_sum, F)) / (F.shape[0] * F.shape[1])
+            own = Residual(c, mean, *constraints.of(data.names[k]), penalties.of(k, measures, factor))
+            found += space.sum(own, F, used.N, used.P)
         violation, scale = found
         return float(violation / scale) if scale > 0 else 0.0
 

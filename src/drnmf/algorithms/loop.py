@@ -32,6 +32,7 @@ from drnmf.numerics import (
     NEWTON_RANK,
     REFERENCE_FLOOR,
     RESTART_RISE,
+    SOON_OVER,
     Array,
     Vector,
     rise_tolerance,
@@ -74,6 +75,9 @@ class Control:
     inner_iter : updates of all blocks per move of lambda; one trace row per move (Algorithm 2 with many)
     window, fraction : the window has `window` iterations, or this fraction of all so far where that is more. With a
         fraction, a run that falls faster in the second half of the window than in the first continues
+    finish : with a fraction, a run that is soon over, because it falls far less in the second half of the window than
+        in the first, continues until it moves by less than this; inf ends it as any other
+    gaps : the gap counts where a run stops; without it a maximum that swings does not go on for ever
     least : what no fit can bring the loss of beta = 2 below; where little above it is left the window is half as long,
         and where much is left tol is smaller
     overwrite : the run may write over the blocks that it begins from
@@ -89,6 +93,8 @@ class Control:
     inner_iter: int = 1
     window: int = 10
     fraction: float = 0.0
+    finish: float = math.inf
+    gaps: bool = True
     least: float = 0.0
     overwrite: bool = False
     margin: float | None = None
@@ -362,8 +368,15 @@ class Run:
             return True  # it would fall by the same fraction for ever
         # what is left of a nearly exact fit would fall by the same fraction for as long: its size counts too
         least = control.tol * self._trust(control) * max(before, ALL_BUT_EXACT * watched[0])
-        still = before - now <= least and abs(self.log.gap(-w - 1) - self.log.gap(-1)) <= least
-        return still and not (control.fraction and self._gathers_speed(w))
+        still = before - now <= least
+        if still and control.gaps:
+            still = abs(self.log.gap(-w - 1) - self.log.gap(-1)) <= least
+        if not (still and control.fraction):
+            return still
+        first, second = self._halves(w)
+        if second > first + rise_tolerance(self.task.data.dtype) * now:
+            return False  # it gathers speed, as on its way down from a saddle
+        return second >= SOON_OVER * first or before - now <= control.finish * before
 
     def _window(self, control: Control) -> int:
         """How many iterations the rule looks back."""
@@ -379,11 +392,10 @@ class Run:
         room = self._room(control)
         return max(math.sqrt(LITTLE_LEFT / room), LEAST_TRUST) if LITTLE_LEFT < room < math.inf else 1.0
 
-    def _gathers_speed(self, w: int) -> bool:
-        """Whether the run falls faster than half a window ago, as it does on its way down from a saddle."""
-        middle, now = self.log.lowest[-(w // 2) - 1], self.log.lowest[-1]
-        earlier = self.log.lowest[-2 * (w // 2) - 1]
-        return middle - now > earlier - middle + rise_tolerance(self.task.data.dtype) * now
+    def _halves(self, w: int) -> tuple[float, float]:
+        """By how much the run fell in the first and in the second half of the window."""
+        earlier, middle, now = (self.log.lowest[-k * (w // 2) - 1] for k in (2, 1, 0))
+        return earlier - middle, middle - now
 
     def result(self, reason: str) -> Result:
         """The best point with its losses and its weights (those of its row), and the trace of the whole run.

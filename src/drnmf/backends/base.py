@@ -224,16 +224,7 @@ class Space(Protocol):
         ...
 
     def get(self, F: Array) -> Array:
-        """Bring a factor (r, n) of this space to the host as a NumPy array.
-
-        Parameters
-        ----------
-        F : (r, n) in the form of the space
-
-        Returns
-        -------
-        F : array (r, n)
-        """
+        """Bring a factor (r, n) of this space to the host as a NumPy array."""
         ...
 
     def take(self, F: Array, at: Indices | None, into: Space) -> Array:
@@ -307,12 +298,7 @@ class Space(Protocol):
         ...
 
     def status(self) -> str:
-        """Describe in a few words what happens where, for a progress bar; empty where there is nothing to say.
-
-        Returns
-        -------
-        status : str
-        """
+        """Describe in a few words what happens where, for a progress bar; empty where there is nothing to say."""
         ...
 
     def deliver(self, F: Array) -> Array:
@@ -471,12 +457,7 @@ class Data(Protocol):
         ...
 
     def first_zero(self) -> tuple[int, int]:
-        """Find the first observed zero of X, row by row.
-
-        Returns
-        -------
-        i, j : row and column; called only where `zeros` is positive
-        """
+        """Find row and column of the first observed zero of X, row by row; called only where `zeros` is positive."""
         ...
 
     def map_rows(self, function: Callable[[Any], Any], rank: int) -> Any:
@@ -494,12 +475,7 @@ class Data(Protocol):
         ...
 
     def digest(self) -> str:
-        """Compute the SHA-256 over every entry of the caller's X, whatever its order, blocks or device, unscaled.
-
-        Returns
-        -------
-        digest : str, 64 hexadecimal digits
-        """
+        """Compute the SHA-256 over every entry of the caller's X, whatever its order, blocks or device, unscaled."""
         ...
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from drnmf.cli import options, reading
-from drnmf.cli.common import errors, plain_warnings, say
+from drnmf.cli.common import choice, errors, plain_warnings, say
 from drnmf.cli.endings import Stopped
 from drnmf.cli.fit import estimator_of
 from drnmf.cli.results import Results, writes
@@ -63,10 +63,13 @@ def stream(
     Writes H, the trace of the batches, summary.json and model.npz; Ctrl-C too, and --continue resumes there. W of
     any rows comes from `drnmf transform`.
     """
+    choice(dtype, options.DTYPES, "--dtype")
     model = estimator_of(rank, options.parse_omega(betas), weights, settings)
     results = replace(results, overwrite=results.overwrite or goes_on)
     results = results.at(results.out or Path("input-stream")) if str(x) == "-" else results.settled("stream", x)
     folder = results.folder
+    if str(x) == "-" and passes > 1:
+        raise typer.BadParameter("standard input can be read once: write it to a file.", param_hint="--passes")
     from drnmf.estimators.load import load
     from drnmf.matrices.batches import row_batches
     from drnmf.matrices.matrix import check_cells

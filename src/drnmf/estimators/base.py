@@ -63,6 +63,8 @@ from drnmf.solve.tables import (
     join,
     joined_weights,
     losses_of_tables,
+    refuse_matrix,
+    refuse_names_of_tables,
     table_components,
 )
 
@@ -234,8 +236,10 @@ class NMF(Streaming, Tables, Assigning, Shares, BaseEstimator, Support):  # type
         -------
         W : array of shape (m, r), in the kind that X came in
         """
-        joined: Joined | None = join(X) if is_tables(X) else None
+        strict = self.negatives == "raise" and entry_weight is None  # a weight of 0 hides what could not be used
+        joined: Joined | None = join(X, strict=strict) if is_tables(X) else None
         division: Division | None
+        given = X
         if joined is not None:
             if groups is not None:
                 raise ValueError("groups do not go with tables: give a table of all columns, or leave groups out.")
@@ -243,6 +247,7 @@ class NMF(Streaming, Tables, Assigning, Shares, BaseEstimator, Support):  # type
             uncertainty = joined_weights(uncertainty, joined, inverse=True)
             X, division = joined.X, replace(joined.division, losses=self._losses_of_tables(joined.division))
         else:
+            refuse_names_of_tables(getattr(self, "betas", None))
             X, division = groups_of(X, groups)
         rows = row_weights(X, sample_weight)
         entry_weight = with_rows_weighted(rows, entry_weight, uncertainty)
@@ -250,7 +255,7 @@ class NMF(Streaming, Tables, Assigning, Shares, BaseEstimator, Support):  # type
         adopt_tables(self, joined)
         if rows is not None and not rows.all():  # a row of weight zero is observed, but nobody fitted it
             unseen = np.flatnonzero(rows == 0)
-            factors = replaced(factors, unseen, _unwrapped(self.transform)(self, X))
+            factors = replaced(factors, unseen, _unwrapped(self.transform)(self, X if joined is None else given))
         self.shares_ = shares_of(factors, self.components_)
         return factors
 
@@ -426,6 +431,8 @@ class NMF(Streaming, Tables, Assigning, Shares, BaseEstimator, Support):  # type
         """
         if is_tables(X):
             check_is_fitted(self)
+            if entry_weight is not None or uncertainty is not None:
+                raise ValueError("transform of tables takes no weights: leave what is not observed out (NaN).")
             found: Array = encoded_tables(self, X, self._encoder(Received(None)))
             return found
         placement, given, encoder = self._received(X, entry_weight, uncertainty)
@@ -442,6 +449,7 @@ class NMF(Streaming, Tables, Assigning, Shares, BaseEstimator, Support):  # type
         """Check new rows; say where they are computed and what finds their W."""
         check_is_fitted(self)
         _refuse_fixed_contributions(self._solver.fixed_W)
+        refuse_matrix(X, getattr(self, "tables_", None))
         placement = place(X, self.device, self._solver.precision)
         given = placement.receive(self, X, False, reading_of(self, entry_weight, uncertainty))
         refuse_signed(given, self.omega_)

@@ -90,9 +90,10 @@ class BetaNMF(NMF):
 
     def _objectives(self, omega: Omega, division: Division | None) -> int:
         if division is not None:
+            several, part = ("tables", "table") if division.across else ("groups", "group")
             raise ValueError(
-                "groups make one objective of every group, and BetaNMF has one: use DRNMF(betas=[...]) for the largest "
-                "of them, or MultiObjectiveNMF for their sum."
+                f"{several} make one objective of every {part}, and BetaNMF has one: use DRNMF(betas=[...]) for the "
+                "largest of them, or MultiObjectiveNMF for their sum."
             )
         return 1
 

@@ -24,12 +24,12 @@ from drnmf.backends.open import is_dask
 from drnmf.estimators.deciding import AUTO
 from drnmf.interrupts import uninterrupted
 from drnmf.losses.base import Omega, betas_of
-from drnmf.numerics import REFERENCE_FLOOR, MatrixLike
+from drnmf.numerics import REFERENCE_FLOOR, SAFE_SQUARES, MatrixLike, factor_floor
 from drnmf.objective.penalties import L1, L2
 from drnmf.objective.penalty import NONE, Penalties, Penalty, Setting
 from drnmf.parameters.common import Parameters
 from drnmf.parameters.fields import check_integer, check_number, checked
-from drnmf.problem.check import check_zeros
+from drnmf.problem.check import check_scale, check_zeros
 from drnmf.problem.device import Placement, as_numpy, place
 from drnmf.problem.problem import degrees_of_freedom
 from drnmf.problem.receive import Received
@@ -142,7 +142,7 @@ class Streaming(Parameters):
         400
         """
         passes = check_integer("passes", passes, 1)
-        if not (callable(batches) or isinstance(batches, Iterable)):
+        if isinstance(batches, Mapping | str) or not (callable(batches) or isinstance(batches, Iterable)):
             raise ValueError(f"batches={batches!r} are no batches of rows: give a list of them, or a function.")
         if passes > 1 and isinstance(batches, Iterator):
             raise ValueError(
@@ -154,7 +154,9 @@ class Streaming(Parameters):
         for turn in range(passes):
             for i, batch in enumerate(batches() if callable(batches) else batches):
                 found = self._take_rows(**_arguments(batch, i), forget=forget, grow=grow, warm=remembered.get(i))
-                if turn < passes - 1:
+                if (
+                    turn < passes - 1 and not grow
+                ):  # which rows are held out, and how many components there are, changes
                     remembered[i] = found
         if not hasattr(self, "stream_"):
             raise ValueError("there are no batches: give at least one.")
@@ -181,9 +183,12 @@ class Streaming(Parameters):
         given = placement.receive(self, X, new, reading_of(self, entry_weight, uncertainty))
         given, held = _split(self, given, state, W) if grow else (given, None)
         data = opened(placement, given, state)
+        if state is None:
+            _check_first(data)
         check_zeros(data, omega, checked(self, "zeros"), 0 if state is None else state.rows)
         units, kept = Units(data.scale), dict[str, Any]()
         with single_blas():
+            _check_warm(warm, data.shape[0])
             if W is not None:
                 W = check_factor("W", as_numpy(W), (data.shape[0], _rank(self, H)))
                 warm = (W.T.astype(data.dtype) * units.left,)
@@ -221,6 +226,10 @@ def _split(model: BaseEstimator, given: Received, state: StreamState | None, W: 
             "grow=True holds out rows of plain arrays: leave weights, W, unstored='missing' and tensors out."
         )
     out = held_rows(given.X.shape[0], getattr(model, "rows_offered_", 0))
+    if given.X.shape[1] < 2:
+        raise ValueError("grow=True predicts columns from others, and X has one.")
+    if state is not None:
+        _check_size(given.X, SAFE_SQUARES**0.5 / state.scale, state)
     if out.all() or (state is None and given.X.shape[0] < HELD):
         raise ValueError(f"grow=True holds out every {HELD}th row: give larger batches.")
     return replace(given, X=given.X[~out]), sp.csr_array(given.X[out])
@@ -244,6 +253,8 @@ def _grown(
         return state, found, kept
     H, loss = state.followers[0].H, take.keywords["omega"][int(np.argmax(state.scaled_losses))]
     h = leftover(take.keywords["data"], X * state.scale, found[0], H, loss)
+    if h is None:
+        return state, found, kept
     rows = (held if sp.issparse(X) else held.toarray()) * state.scale
     gain, error = gain_of(rows, H, h, loss, state.mean * state.scale)
     if not asked_for(gain, error):
@@ -259,9 +270,38 @@ def opened(placement: Placement, given: Received, state: StreamState | None) -> 
         return placement.open(given)
     dtype = state.followers[0].H.dtype
     if isinstance(given.X, np.ndarray) or hasattr(given.X, "tocsr"):
+        _check_size(given.X, float(np.finfo(dtype).max), state)
         given = replace(given, X=given.X.astype(dtype, copy=False))
     data = placement.open_plain(given, state.mean)
     return data if state.scale == 1.0 else data.scaled(state.scale)
+
+
+def _check_first(data: Data) -> None:
+    """Refuse a first batch that tells no unit, which is that of the stream for good."""
+    check_scale(data)
+    if data.mean == 0:
+        raise ValueError(
+            "The first batch holds only zeros, and a stream begins in the unit of its first rows: give more."
+        )
+
+
+def _check_size(X: Any, largest: float, state: StreamState | None) -> None:
+    """Refuse rows of another order of magnitude than a number of the stream can have."""
+    values = X.data if sp.issparse(X) else X
+    if state is not None and values.size and np.fmax.reduce(values, axis=None) > largest:
+        raise ValueError(
+            f"These rows are too large for the unit of the stream, the mean of its first batch ({state.mean:.3g}): "
+            "leave them out, or begin a stream with rows of this size."
+        )
+
+
+def _check_warm(warm: Rows | None, rows: int) -> None:
+    """Refuse a batch that comes again with other rows than those whose W is remembered."""
+    before = rows if warm is None or warm[0] is None else warm[0].shape[1]
+    if before != rows:
+        raise ValueError(
+            f"A batch has {rows} rows, and {before} when it came before: every pass must go through the same batches."
+        )
 
 
 def _policy(model: BaseEstimator, p: int) -> Policy:
@@ -287,6 +327,7 @@ def _begun(
         made = (as_numpy(model.components_) * units.right).astype(data.dtype)
     elif model.init == "custom" and H is not None and warm is None:
         made = (check_factor("H", as_numpy(H), (rank, data.shape[1])) * units.right).astype(data.dtype)
+        made = np.maximum(made, factor_floor(data.mean, rank))  # as every start is
     else:
         W = None if warm is None else warm[0].T / units.left
         rng = check_random_state(model.random_state)
@@ -323,7 +364,8 @@ def _adopt(
     model.reconstruction_err_ = float(model.scaled_losses_.max())
     least = REFERENCE_FLOOR * data.count  # in the unit of a stream the mean of X is about one, and so is such a loss
     batch = units.losses(np.maximum(state.losses * data.shape[0], least), inside)
-    model.dispersions_ = 2.0 * batch / degrees_of_freedom(data, model.n_components_)
+    if data.count:  # rows of which nothing is observed say nothing of the noise either
+        model.dispersions_ = 2.0 * batch / degrees_of_freedom(data, model.n_components_)
     model.gap_, model.gap_error_ = state.certificate()
     model.mean_, model.mean_row_ = state.mean, state.mean_row / units.left
     terms = terms_of(model)

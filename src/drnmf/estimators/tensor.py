@@ -28,6 +28,8 @@ from drnmf.objective.penalty import Penalties, mode_of
 from drnmf.objective.simplex import check_weights
 from drnmf.parameters.common import MOVED
 from drnmf.parameters.fields import Kind, check_integer, checked, documented, parameter
+from drnmf.problem.check import structured
+from drnmf.problem.device import Placement
 from drnmf.problem.receive import Received
 from drnmf.problem.weights import WeightsLike
 from drnmf.solve.encode import Encoder
@@ -259,14 +261,20 @@ class CP(NMF):
         A : array (slices, r)
         """
         check_is_fitted(self)
+        return Cube.of(X, self.shape).labelled(NMF.transform(self, X, entry_weight, uncertainty), 0)
+
+    def _received(
+        self, X: Any, entry_weight: WeightsLike, uncertainty: WeightsLike
+    ) -> tuple[Placement, Received, Encoder]:
+        """Check new slices, and unfold them: `transform`, `score` and `assign` take rows."""
+        check_is_fitted(self)
         cube = Cube.of(X, self.shape)
         if cube.shape[1:] != self.shape_[1:]:
             raise ValueError(f"X has shape {cube.shape}, but all modes after the first must be {self.shape_[1:]}.")
         if any(cube.mode(mode, "fixed") == 0 for mode in self.fixed or {}):
             raise ValueError("fixed gave factors for the slices of the fit, and other slices have none.")
         order = cube.order(0)
-        weights = cube.weights(order, entry_weight, uncertainty)
-        return cube.labelled(NMF.transform(self, cube.unfolded(order), **weights), 0)
+        return super()._received(cube.unfolded(order), **cube.weights(order, entry_weight, uncertainty))
 
     def _encoder(self, given: Received) -> Encoder:
         names = [name for name, _ in getattr(self, "labels_", None) or ()]
@@ -320,7 +328,7 @@ class Cube:
         if hasattr(X, "coords") and hasattr(X, "data") and hasattr(X, "shape") and not isinstance(X, np.ndarray):
             coords = tuple(np.asarray(part, np.int64) for part in X.coords)
             return cls._checked(tuple(X.shape), np.asarray(X.data), coords, labels)
-        values = np.asarray(X)
+        values = np.asarray(structured(X))  # what a masked array hides is missing
         return cls._checked(values.shape, values, None, labels)
 
     @classmethod

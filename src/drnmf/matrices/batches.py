@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import math
 import sys
@@ -11,12 +10,12 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
-from drnmf.matrices.cells import Refused, Row, as_delimiter, find_delimiter, rows_in, rows_of
+from drnmf.matrices.cells import Refused, Row, as_delimiter, find_delimiter, rows_in, rows_of, text_of
 from drnmf.matrices.files import read_matrix
 from drnmf.matrices.matrix import Labels, Layout, Matrix
 from drnmf.matrices.tables import Source, find_layout, read_rows
@@ -52,7 +51,7 @@ def row_batches(source: Path, size: int, variable: str | None = None, layout: La
     elif not source.exists():
         raise FileNotFoundError(f"{source} does not exist: check the path.")
     elif name.endswith(_LINES):
-        with _opened(source) as stream:
+        with text_of(source) as stream:
             yield from _json_lines(str(source), stream, size)
     elif name.endswith(_TEXT):
         mark = find_delimiter(source) if layout.delimiter is None else as_delimiter(layout.delimiter)
@@ -64,10 +63,6 @@ def row_batches(source: Path, size: int, variable: str | None = None, layout: La
         whole = read_matrix(source, variable, layout)
         for first in range(0, whole.X.shape[0], size):
             yield Matrix(whole.X[first : first + size], None, whole.columns)
-
-
-def _opened(source: Path) -> IO[str]:
-    return gzip.open(source, "rt", encoding="utf-8") if source.suffix == ".gz" else open(source, encoding="utf-8")
 
 
 def _standard_input(size: int, layout: Layout) -> Iterator[Matrix]:
@@ -103,17 +98,19 @@ def _json_lines(name: str, stream: Iterable[str], size: int) -> Iterator[Matrix]
         if not line.strip():
             continue
         try:
-            record = json.loads(line)
-            names = list(record) if number == 1 and isinstance(record, dict) else names
+            record = json.loads(line, object_pairs_hook=_once)
+            names = list(record) if not width and isinstance(record, dict) else names
             unknown = set(record) - set(names or ()) if isinstance(record, dict) else ()
             values = [record.get(one) for one in names or ()] if isinstance(record, dict) else list(record)
             row = [math.nan if value is None else float(value) for value in values]
-        except (ValueError, TypeError, AttributeError) as error:
+        except (ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
             raise Refused(f"{name}, line {number} is no array or object of numbers in JSON ({error}).") from None
         if unknown:
             raise Refused(f"{name}, line {number} names {sorted(unknown)[0]!r}, which the first line does not.")
+        if not row:
+            raise Refused(f"{name}, line {number} holds no number.")
         width = width or len(row)
-        if len(row) != width or not row:
+        if len(row) != width:
             raise Refused(f"{name}, line {number}: {len(row)} numbers where the lines above have {width}.")
         rows.append(row)
         if len(rows) == size:
@@ -121,6 +118,14 @@ def _json_lines(name: str, stream: Iterable[str], size: int) -> Iterator[Matrix]
             rows = []
     if rows:
         yield Matrix(np.array(rows), None, Labels.of(names))
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Read an object, in which no name may stand twice: of two values one would be lost."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a name stands there twice")
+    return found
 
 
 def _blocks(source: Path, size: int, variable: str | None) -> Iterator[Matrix]:

@@ -201,15 +201,23 @@ def as_delimiter(text: str) -> str:
 def rows_of(source: Path, delimiter: str) -> Iterator[Iterator[Row]]:
     """Give the rows of a file one after another; lines without any cell are none."""
     try:
-        with _open(source) as stream:
+        with text_of(source) as stream:
             yield rows_in(stream, delimiter)
+    except csv.Error as error:
+        raise TableError(f"{source} is not a readable table ({error}).") from None
+
+
+@contextmanager
+def text_of(source: Path) -> Iterator[IO[str]]:
+    """Open a file of text, UTF-8 or UTF-16 by its mark."""
+    try:
+        with _open(source) as stream:
+            yield stream
     except UnicodeDecodeError as error:
         raise TableError(
             f"{source} is not UTF-8 text ({error.reason} at byte {error.start}): save it as UTF-8, in a spreadsheet as "
             "'CSV UTF-8', or convert it, for example with iconv -f latin1 -t utf-8."
         ) from None
-    except csv.Error as error:
-        raise TableError(f"{source} is not a readable table ({error}).") from None
 
 
 def _open(source: Path) -> IO[str]:

@@ -144,7 +144,8 @@ def _of_class(cls: Any) -> dict[str, Parameter]:
 
 def checked(owner: object, name: str) -> Any:
     """Check a parameter of an object and return its value."""
-    return parameters_of(owner)[name].kind.check(name, getattr(owner, name))
+    cls: Any = type(owner)
+    return _of_class(cls)[name].kind.check(name, getattr(owner, name))
 
 
 def documented(moved: dict[str, str] | None = None) -> Callable[[T], T]:

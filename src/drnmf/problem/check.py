@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
@@ -41,11 +42,11 @@ def check_matrix(estimator: BaseEstimator, X: MatrixLike, reset: bool) -> Grid:
     if known and not hasattr(estimator, "feature_names_in_") and _plain(X):
         # nothing that scikit-learn could find, and what it takes adds up over small fits and many batches
         check_features(estimator, X, reset)
-        return _structured(X)
+        return structured(X)
     table = _foreign(X)
     if table is None or table.columns is None:
-        return validate_data(estimator, _structured(X if table is None else table.X), reset=reset, **_ACCEPTED)
-    found = check_array(_structured(table.X), **_ACCEPTED)
+        return validate_data(estimator, structured(X if table is None else table.X), reset=reset, **_ACCEPTED)
+    found = check_array(structured(table.X), **_ACCEPTED)
     check_features(estimator, found, reset)
     if reset:
         estimator.feature_names_in_ = np.array(table.columns, dtype=object)
@@ -126,9 +127,9 @@ def as_matrix(X: Any) -> Any:
     if is_dask(X):
         return X
     if _plain(X):
-        return _structured(X)
+        return structured(X)
     table = _foreign(X)
-    return check_array(_structured(X if table is None else table.X), **_ACCEPTED)
+    return check_array(structured(X if table is None else table.X), **_ACCEPTED)
 
 
 def on_host(X: MatrixLike) -> MatrixLike:
@@ -152,11 +153,16 @@ def on_host(X: MatrixLike) -> MatrixLike:
         ) from None
 
 
-def _structured(X: Any) -> Any:
-    """X, with sound indices if it is sparse: looked at before anybody converts it, which follows them already.
+def structured(X: Any) -> Any:
+    """Return X, with sound indices if it is sparse: looked at before anybody converts it, which follows them already.
 
     What a masked array hides is missing: NaN.
     """
+    if isinstance(X, Mapping) and not sp.issparse(X):  # SciPy's matrix of keys is one
+        raise ValueError(
+            f"X is a dict of {', '.join(map(str, X))}: tables by name go into fit and transform, of DRNMF or "
+            "MultiObjectiveNMF. Give one matrix here."
+        )
     if isinstance(X, np.ma.MaskedArray):
         return np.ma.filled(X.astype(np.result_type(X.dtype, np.float32), copy=False), np.nan)
     X = on_host(X)

@@ -159,7 +159,8 @@ def place(X: MatrixLike, device: str | None, precision: str) -> Placement:
         "cpu"; "cuda", "cuda:1", ...; "cuda-blocks" - a GPU, with X kept in host memory
     """
     check_choice("precision", precision, PRECISIONS)
-    return replace(_place(brought(X), device, precision), kind=kind_of(X))
+    placement, kind = _place(brought(X), device, precision), kind_of(X)
+    return placement if kind is None else replace(placement, kind=kind)
 
 
 def _place(X: Any, device: str | None, precision: str) -> Placement:

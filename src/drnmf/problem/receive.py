@@ -60,7 +60,7 @@ class Received:
 def taken(X: Any, some: Indices | slice, axis: int) -> Any:
     """Return some rows (axis 0) or columns of a matrix of any kind; of sparse tensors by indices alone."""
     if str(getattr(X, "layout", "torch.strided")) != "torch.strided":
-        entries = X.to_sparse_coo()
+        entries = X.to_sparse_coo().coalesce()
         return entries.index_select(axis, entries.indices().new_tensor(some))
     return X[:, some] if axis else X[some]
 

@@ -74,10 +74,12 @@ def tabular(X: Any) -> Tabular:
     if hasattr(X, "dims") and hasattr(X, "coords"):
         return _labelled_array(X)
     if hasattr(X, "iloc") and hasattr(X, "columns"):
-        return _frame(list(X.columns), lambda name: X[name].to_numpy(), _index(X.index))
+        # by place: a name that stands twice would give both columns, twice
+        columns = [X.iloc[:, j].to_numpy() for j in range(X.shape[1])]
+        return _frame(list(X.columns), columns, _index(X.index))
     if hasattr(X, "__dataframe__"):
         names = list(getattr(X, "column_names", None) or X.columns)
-        return _frame(names, lambda name: np.asarray(X[name].to_numpy()), None)
+        return _frame(names, [np.asarray(X[name].to_numpy()) for name in names], None)
     if isinstance(X, np.ndarray) and X.ndim == 3:
         return Tabular(np.ascontiguousarray(X).reshape(-1, X.shape[2]), image=(X.shape[0], X.shape[1]))
     return Tabular(X)
@@ -106,9 +108,8 @@ def _index(index: Any) -> Names:
     return None if type(index).__name__ == "RangeIndex" else _texts(index)
 
 
-def _frame(names: list[str], column: Any, index: Names) -> Tabular:
+def _frame(names: list[str], columns: list[Any], index: Names) -> Tabular:
     """Read a frame column by column: labels as long as they are text, then numbers."""
-    columns = [column(name) for name in names]
     first = next((j for j, values in enumerate(columns) if _is_numeric(values)), len(columns))
     wrong = next((j for j in range(first, len(columns)) if not _is_numeric(columns[j])), None)
     if wrong is not None:

@@ -106,6 +106,8 @@ class Unobserved:
 
     def cleared(self, data: Data, result: Result) -> Result:
         """The result without a trace of them, so that they have no say in the canonical form."""
+        if self.rows is None and self.columns is None:
+            return result
         W, H = self.clear(data, result.W, result.blocks[0])  # a tensor has no such columns
         return result.at(W, None if self.columns is None else H)
 

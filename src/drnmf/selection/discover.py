@@ -27,7 +27,7 @@ from drnmf.problem.receive import Received
 from drnmf.problem.units import Units, mean_of
 from drnmf.selection.alpha import decided
 from drnmf.selection.asked import Asked, SearchResult, too_few_runs
-from drnmf.selection.assignment.assign import assigned_in_time, supports_of, within_supports
+from drnmf.selection.assignment.assign import assigned_in_time, settled, supports_of, within_supports
 from drnmf.selection.choose import Tried
 from drnmf.selection.consensus import Consensus
 from drnmf.selection.entries import ONE_COMPONENT, one_component
@@ -82,7 +82,7 @@ def _searched(X: MatrixLike, raw: Parameters, asked: Asked) -> SearchResult:
     betas, seed = asked_losses(model), check_integer("random_state", model.random_state or 0, 0)
     solver, terms = as_solver(model.solver), terms_of(model)
     schedule = Schedule({}, control_of(model).max_time, None)
-    losses = None if isinstance(betas, str) and betas == "auto" else as_interval(betas) or as_losses(betas)
+    losses = asked.within if isinstance(betas, str) and betas == "auto" else as_interval(betas) or as_losses(betas)
     study = Study.of(X, model, "discover", reading_of(model, asked.entry_weight, asked.uncertainty))
     received, remarks = study.problem.given, list(study.problem.given.notes)
     shape = study.problem.data.shape
@@ -108,6 +108,7 @@ def _searched(X: MatrixLike, raw: Parameters, asked: Asked) -> SearchResult:
         asked.threshold,
         asked.n_runs,
         counts=asked.counts,
+        above=asked.within is None,
     )
     stages = Stages(question, losses, schedule, remarks)
     with shown(model.verbose) as show, warnings.catch_warnings():
@@ -243,6 +244,7 @@ def _assembled(
         components, W = within_supports(encoder, X, W)
         encoder = replace(encoder, components=components.astype(encoder.components.dtype))
         dense = contributions(encoder, X, schedule)[0]
+        W = settled(supports_of(encoder, X, dense), W, lambda: schedule.left <= 0)
     ended = sum(run.whole for run in runs)
     stable = (consensus.stability >= stages.ask.threshold) & (ended >= LEAST_RUNS)
     order = np.lexsort((-W.sum(axis=0, dtype=np.float64), ~stable))  # numbered alike in files, pages and Python

@@ -46,8 +46,10 @@ class Growth:
     cosine: float
 
 
-def leftover(data: Data, X: Entries, Wt: Array, H: Array, loss: Loss) -> Array:
+def leftover(data: Data, X: Entries, Wt: Array, H: Array, loss: Loss) -> Array | None:
     """Find a component (n,) for what WH leaves of X: the leading nonnegative one of its excess, then fitted beside H.
+
+    None where nothing is left.
 
     Parameters
     ----------
@@ -56,6 +58,10 @@ def leftover(data: Data, X: Entries, Wt: Array, H: Array, loss: Loss) -> Array:
     loss : under which it is fitted
     """
     excess = _excess(X, Wt, H)
+    most = float(excess.max())
+    if most == 0.0:
+        return None
+    excess /= most  # its squares, whatever the size of the rows, are numbers; how large h becomes H says
     h = np.asarray(excess[[int(np.argmax(excess.sum(axis=1)))]].toarray(), dtype=np.float64).ravel()
     for _ in range(2 * ROUNDS):
         w = excess @ h

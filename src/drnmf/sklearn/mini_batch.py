@@ -112,9 +112,15 @@ class MiniBatchNMF(Translated, Shares, decomposition.MiniBatchNMF):  # type: ign
             W = self._fitted_to_some(here, W, H, rows)
         else:
             W = self._fitted_rows(here, W, H, rows)
+        W, self.components_ = (self._in_kind_of(X, factor) for factor in (W, self.components_))
         self.n_components_ = self.components_.shape[0]
         self.shares_ = shares_of(W, self.components_)
         return W
+
+    def _in_kind_of(self, X: Any, factor: Array) -> Array:
+        """Return a factor as an array of the library of X, where X is."""
+        found: Array = engine().place(X, self.device, "float32").hand_back(factor)
+        return found
 
     def _fitted_rows(self, X: Any, W: Any, H: Any, rows: Any) -> Array:
         """Fit rows of positive weights, None where each counts once."""
@@ -147,7 +153,25 @@ class MiniBatchNMF(Translated, Shares, decomposition.MiniBatchNMF):  # type: ign
         W : array of shape (rows of X, r)
         """
         check_is_fitted(self)
-        return self._solve_W(validate_data(self, on_host(X), reset=False, **FORMS), self.components_, 0)
+        here = validate_data(self, on_host(X), reset=False, **FORMS)
+        return self._in_kind_of(X, self._solve_W(here, on_host(self.components_), 0))
+
+    def partial_fit(self, X: Any, y: Any = None, W: Any = None, H: Any = None) -> Any:
+        """Take a batch of rows into account; see scikit-learn.
+
+        Parameters
+        ----------
+        X, y, W, H : as in `fit`; the start counts in the first batch alone
+
+        Returns
+        -------
+        self : the estimator
+        """
+        if hasattr(self, "components_"):
+            self.components_ = on_host(self.components_)
+        super().partial_fit(on_host(X), y, W, H)
+        self.components_ = self._in_kind_of(X, self.components_)
+        return self
 
     def _check_params(self, X: Any) -> None:
         super()._check_params(X)

@@ -70,6 +70,15 @@ class Translated:
                 "use a positive beta_loss."
             )
 
+    def _check_w_h(self: Any, X: Any, W: Any, H: Any, update_H: bool) -> tuple[Array, Array]:
+        """Begin where scikit-learn would; X below its thresholds, or whose squares leave float32, in another unit."""
+        size = float(X.max())
+        if not update_H or self.init == "custom" or size == 0 or 1e-10 < size < 1e10:
+            return super()._check_w_h(X, W, H, update_H)  # type: ignore[misc]
+        root = math.ldexp(1.0, max(math.frexp(size)[1] // 2, -500))  # a power of two: nothing is rounded
+        W, H = super()._check_w_h(X / root / root, W, H, update_H)  # type: ignore[misc]
+        return W * root, H * root
+
     def _completed(self: Any, X: Any, W: Any, H: Any) -> tuple[Any, Any]:
         """Find the factor that was not given, where only the other one was."""
         if self.init != "custom" or (W is None) == (H is None):

@@ -15,13 +15,15 @@ from numpy.typing import NDArray
 
 from drnmf.algorithms.initialize import Start
 from drnmf.algorithms.result import Result
+from drnmf.algorithms.updates.hals import HALS
 from drnmf.algorithms.updates.minimax import Minimax
-from drnmf.algorithms.weights import ByRule, Fixed
+from drnmf.algorithms.updates.newton import Newton
+from drnmf.algorithms.weights import ByRule, Fixed, Reactive
 from drnmf.backends.base import Data, losses_of
 from drnmf.backends.parted import Parted, row_losses
 from drnmf.losses.base import Omega, base_of
 from drnmf.losses.part import Part, Rowwise, unsettled
-from drnmf.numerics import Vector
+from drnmf.numerics import HALS_WINDOW, Vector
 from drnmf.objective import simplex
 from drnmf.problem.parts import Division, objective_of_part, parted, parts_alone, simplest_losses
 from drnmf.problem.problem import Problem, reference_floors
@@ -34,6 +36,12 @@ SMALLEST_WEIGHT = 1e-6
 STEPS, FEWEST = 200, 10
 """How many steps that never raise the maximum are taken from a point, over the number of objectives, and at least: each
 solves a problem of its own in that many weights."""
+QUICK_GAIN = 3.0
+"""How much more lambda answers to changes than to distances where steps of second order follow it at once."""
+SWING = 20
+"""Iterations over which the lowest maximum between groups has to stay, at least: it may swing for ten."""
+LEAST_ANSWER = 0.05
+"""Of the policy's own step, where next to no regret is left."""
 MOST_FROM_STARTS = 4
 """Objectives, up to which such steps lead down from the starts too: of more, so few steps would stay far above."""
 
@@ -60,16 +68,22 @@ def with_levels(problem: Problem, runner: Runner) -> Problem:
 
 
 def part_errors(data: Data, division: Division, alone: list[Problem], plain: list[Result], runner: Runner) -> Vector:
-    """Fit every part alone, one number for each of its losses: the smallest from the same starts, or at a plain fit."""
+    """Fit every part alone, one number for each of its losses: the smallest from the plain fits, or at one of them.
+
+    Steps of second order leave what a plain fit has at zero. Others, and tables, which no plain fit has, begin at the
+    starts.
+    """
+    near, alone_at = bool(plain) and runner.improves, runner.alone(level=True)
+    begins = [(run.W, run.H) for run in plain] if near else runner.starts
     asked = [
         one.alone(loss).begun(_within(data, start, one, at, division.across))
         for at, one in zip(division.places, alone, strict=True)
         for loss in one.omega
-        for start in runner.starts
+        for start in begins
     ]
     runner.budget.expect(len(asked))
-    runs = solve(asked, runner.alone(level=True))
-    found = np.array([run.losses[0] for run in runs]).reshape(-1, len(runner.starts)).min(axis=1)
+    runs = solve(asked, alone_at.near() if near else alone_at)
+    found = np.array([run.losses[0] for run in runs]).reshape(-1, len(begins)).min(axis=1)
     for run in plain:
         pairs = zip(division.places, alone, strict=True)
         points = [(one, _within(data, (run.W, run.H), one, at, division.across)) for at, one in pairs]
@@ -114,6 +128,7 @@ def fit_parts(
         sums = runner.weighted(tuple(simplex.uniform(len(whole.omega)).tolist()), "fit")
         plain = solve([whole.begun(start) for start in runner.starts], sums)
     runner.budget.expect(len(plain))
+    runner = _answering(whole, plain[0], runner)
     done = solve([whole.begun((run.W, run.H)) for run in plain], runner.near())
     if isinstance(runner.policy, Fixed):
         weights = done[0].weights
@@ -128,6 +143,26 @@ def fit_parts(
         whole = scaled(np.minimum(met, np.min([_raw_losses(whole, run) for run in done], axis=0)))
     best = smallest([_under(whole, run) for run in done])
     return whole, certified(whole, _finished(whole, best, runner) if minimax else best)
+
+
+def _answering(whole: Problem, plain: Result, runner: Runner) -> Runner:
+    """Return a runner that treats regrets as it does losses over references.
+
+    A regret is a difference: its relative changes are those of the level, f_o + rho(e_o) / rho(D^0_o), times as much as
+    that is larger. So lambda answers less to them, and less to changes where factors follow it at once; and runs stop
+    where the references, which are as exact as their fits, have nothing more to tell. Between many groups the maximum
+    swings: a run is over where its lowest stays.
+    """
+    policy, tol = runner.policy, runner.budget.control.tol
+    found = losses_of(whole.data, plain.W, plain.H, whole.omega)
+    levels = found - [loss.value(0.0) if isinstance(loss, Part) else 0.0 for loss in whole.omega]
+    ratio = min(max(float(found.max()) / float(levels.max()), LEAST_ANSWER), 1.0)
+    stop = {"tol": max(tol, runner.reference_tol / ratio), "gaps": False, "window": SWING, "fraction": HALS_WINDOW}
+    stop |= {"least": 0.0}  # which is of a loss, and not of a regret
+    if isinstance(policy, Reactive):
+        gain = QUICK_GAIN if isinstance(runner.rule, Newton | HALS) else policy.gain
+        policy = replace(policy, eta=ratio * policy.eta, gain=gain)
+    return replace(runner, policy=policy, stop=stop)
 
 
 def _scaled(problem: Problem, division: Division, alone: list[Problem], scale: str, errors: Vector) -> Problem:
@@ -170,14 +205,13 @@ def _descended(whole: Problem, starts: list[Start], runner: Runner) -> list[Resu
     """Take steps that never raise the maximum from every start."""
     runner.budget.expect(len(starts))
     steps = min(max(STEPS // len(whole.omega), FEWEST), runner.budget.control.max_iter)
-    return solve(
-        [whole.begun(start) for start in starts], replace(runner, rule=Minimax(), policy=ByRule()), max_iter=steps
-    )
+    chooses = replace(runner, rule=Minimax(), policy=ByRule())
+    return solve([whole.begun(start) for start in starts], chooses, max_iter=steps)
 
 
 def _finished(whole: Problem, best: Result, runner: Runner) -> Result:
-    """Finish the best point."""
-    (last,) = _descended(whole, [(best.W, best.H)], runner)
+    """Finish the best point, until a step gains next to nothing: each costs several of the run before."""
+    (last,) = _descended(whole, [(best.W, best.H)], replace(runner, stop=runner.stop | {"window": 1, "fraction": 0.0}))
     if last.objective > best.objective:
         return best
     return replace(best.then(last), converged=best.converged, reason=best.reason)

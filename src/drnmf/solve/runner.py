@@ -178,6 +178,7 @@ class Runner:
     level : they only have to give the level of a loss
     coarser : what the tolerance of fits of one loss alone is multiplied by
     rough : they pause at a rough tolerance; see `roughly`
+    stop : what is other than in the budget where runs stop by themselves
     starts : where the runs of the fit begin
     second : draws another start for where the only run leaves room; None where no other is to be tried
     """
@@ -193,6 +194,7 @@ class Runner:
     level: bool = False
     coarser: float = 1.0
     rough: bool = False
+    stop: dict[str, Any] = field(default_factory=dict)
     starts: list[Start] = field(default_factory=list)
     second: Callable[[], Start] | None = None
 
@@ -241,7 +243,8 @@ class Runner:
         tol = self._tolerance(control, problem) if alone else control.tol
         if self.rough and tol > 0:
             tol = max(tol, ROUGH_LEVEL if alone else ROUGH_TOLERANCE)
-        return replace(control, tol=tol, weight_state=problem.weight_state)
+        found = {"tol": tol, "weight_state": problem.weight_state}
+        return replace(control, **(found | (self.stop if tol > 0 else {})))
 
     def _tolerance(self, control: Control, problem: Problem) -> float:
         """Compute the tolerance of a fit of one loss alone: it need not be as fine as that of the fit itself."""

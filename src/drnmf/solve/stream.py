@@ -374,15 +374,12 @@ def advance(
         ]
         alone, others = [one for one, _, _ in found], [A for _, _, A in found]
         own = np.concatenate([losses for _, losses, _ in found])
+        _check_range(state, own)
         references = _faded(state.references, _positive(own), share)
     batch = meeting(fit, omega, first=first, penalties=penalties)
     fit, losses, A = _followed(fit, batch, references, state.weights, _usual(state, state.losses))
     mean = _faded(state.losses, losses, share)
-    if not (np.isfinite(mean).all() and bool(namespace(fit.H).isfinite(fit.H).all())):
-        raise ValueError(
-            "The losses of these rows leave the range of float64 in the unit of the stream, the mean of its first "
-            f"batch ({state.mean:.3g}): leave them out, or begin a stream with rows of this size."
-        )
+    _check_range(state, mean, fit.H)
     beside = losses - (mean if own is None else mean / references * own)
     scatter = (1.0 - share) ** 2 * state.scatter + share**2 * np.outer(beside / references, beside / references)
     weights, policy_state, settled = state.weights, state.policy, state.settled
@@ -408,6 +405,15 @@ def advance(
         (1.0 - share) ** 2 * state.spread + share**2 if state.batches else 1.0,
         losses,
     ), (A, *others)
+
+
+def _check_range(state: StreamState, *found: Any) -> None:
+    """Refuse rows whose losses, or the H that they lead to, are not finite."""
+    if not all(bool(namespace(values).isfinite(values).all()) for values in found):
+        raise ValueError(
+            "The losses of these rows leave the range of float64 in the unit of the stream, the mean of its first "
+            f"batch ({state.mean:.3g}): leave them out, or begin a stream with rows of this size."
+        )
 
 
 def _met(

@@ -22,11 +22,13 @@ from drnmf.numerics import Array, rescaled, unit_scale
 from drnmf.objective import simplex
 from drnmf.parameters.solver import as_solver
 from drnmf.problem.beside import is_elsewhere, laid, total
+from drnmf.problem.check import check_entries, structured
 from drnmf.problem.device import is_tensor, place
 from drnmf.problem.parts import Division, open_part
-from drnmf.problem.receive import Received
+from drnmf.problem.receive import Received, received
 from drnmf.problem.tabular import Tabular, tabular
 from drnmf.solve.encode import Encoder
+from drnmf.solve.settings import reading_of
 
 Given = Mapping[str, Any]
 
@@ -81,18 +83,19 @@ def is_tables(X: object) -> bool:
     return isinstance(X, Mapping) and not sp.issparse(X)  # SciPy's matrix of keys is a dict
 
 
-def join(given: Given, known: tuple[Table, ...] = ()) -> Joined:
+def join(given: Given, known: tuple[Table, ...] = (), strict: bool = True) -> Joined:
     """Lay tables side by side; rows that have names are matched by them, others by their place.
 
     Parameters
     ----------
     given : tables by name
     known : those of the fit, of which any may be given; empty in the fit itself
+    strict : whether entries below zero and infinite ones are refused, here where their table is known
 
     Raises
     ------
     ValueError
-        Where rows do not fit, or a table has another number of columns than in the fit.
+        Where rows do not fit, a table has another number of columns than in the fit, or an entry cannot be used.
     """
     fitted = {table.name: table for table in known}
     strange = [name for name in given if known and name not in fitted]
@@ -107,11 +110,13 @@ def join(given: Given, known: tuple[Table, ...] = ()) -> Joined:
     parts, tables, first = [], [], 0
     for name, table in read.items():
         X, width = table.X, table.X.shape[1]
+        if strict and not is_elsewhere(X):
+            _check(name, X)
         if name in fitted and width != fitted[name].last - fitted[name].first:
             expected = fitted[name].last - fitted[name].first
             raise ValueError(f"table {name!r} has {width} columns, but {expected} in the fit.")
         scale = fitted[name].scale if name in fitted else _unit(X)
-        parts.append(_placed(X, table.rows, rows) * scale)
+        parts.append(_placed(_wide_enough(X, scale), table.rows, rows) * scale)
         tables.append(Table(name, first, first + width, scale, table.columns))
         first += width
     return Joined(laid(parts), tuple(tables), rows)
@@ -123,13 +128,29 @@ def _read(name: str, table: Any) -> Tabular:
         return Tabular(table.detach())
     read = tabular(table)
     X = read.X if hasattr(read.X, "dtype") else np.asarray(read.X)
+    X = X if is_elsewhere(X) else structured(X)
+    if X.dtype.kind not in "fiubOUS":
+        raise ValueError(f"table {name!r} holds {X.dtype}, which is no real number: give numbers >= 0.")
     try:
         X = X.astype(np.float64) if X.dtype.kind not in "fiub" else X
     except (TypeError, ValueError) as error:
         raise ValueError(f"table {name!r} is not all numbers: {error}.") from None
-    if X.ndim != 2:
+    if X.ndim != 2 or 0 in X.shape:
         raise ValueError(f"table {name!r} has shape {X.shape}: give rows and columns.")
     return replace(read, X=X)
+
+
+def _check(name: str, X: Any) -> None:
+    """Refuse entries that a fit would refuse, in the words of the table: there they would stand in another column."""
+    try:
+        check_entries(X, "a fit")
+    except ValueError as error:
+        raise ValueError(f"table {name!r}: {error}") from None
+
+
+def _wide_enough(X: Any, scale: float) -> Any:
+    """X in float64 where its unit is beyond float32, of which what is scaled would not be a number."""
+    return X if is_elsewhere(X) or scale == unit_scale(1.0 / scale, np.float32) else X.astype(np.float64)
 
 
 def _rows(names: dict[str, tuple[str, ...] | None], sizes: dict[str, int]) -> tuple[str, ...] | None:
@@ -146,7 +167,19 @@ def _rows(names: dict[str, tuple[str, ...] | None], sizes: dict[str, int]) -> tu
     for name, rows in names.items():
         if rows is not None and len(set(rows)) < len(rows):
             raise ValueError(f"table {name!r} has two rows of one name: rows are matched by their names.")
+    _check_common(names)
     return tuple(dict.fromkeys(label for rows in names.values() for label in rows or ()))
+
+
+def _check_common(names: dict[str, tuple[str, ...] | None]) -> None:
+    """Refuse a table none of whose rows is in another: nothing would tie its components to theirs."""
+    for name, rows in names.items():
+        others = {label for other, found in names.items() if other != name for label in found or ()}
+        if rows and others and not others.intersection(rows):
+            raise ValueError(
+                f"table {name!r} has no row in common with the others: its first is named {rows[0]!r}, another's "
+                f"{min(others)!r}. Rows are matched by their names: give all tables the same ones."
+            )
 
 
 def _placed(X: Any, own: tuple[str, ...] | None, rows: tuple[str, ...] | None) -> Any:
@@ -185,6 +218,22 @@ def losses_of_tables(betas: Any, division: Division) -> tuple[Omega, ...]:
     return tuple((as_loss(betas[name]),) for name in division.labels)
 
 
+def refuse_names_of_tables(betas: object) -> None:
+    """Refuse losses by names of tables where X is one matrix."""
+    if isinstance(betas, Mapping):
+        named = ", ".join(map(str, betas))
+        raise ValueError(
+            f"betas names the tables {named}, but X is one matrix: give X by their names, or betas as a list."
+        )
+
+
+def refuse_matrix(X: object, tables: tuple[Table, ...] | None) -> None:
+    """Refuse one matrix for a model of several tables, whose units it does not tell."""
+    if tables and not is_tables(X):
+        named = ", ".join(str(table.name) for table in tables)
+        raise ValueError(f"the model is of the tables {named}, and X is one matrix: give some of them by name, a dict.")
+
+
 def joined_weights(given: Any, joined: Joined, inverse: bool) -> Any:
     """Lay weights of entries side by side; tables without any count once.
 
@@ -192,12 +241,17 @@ def joined_weights(given: Any, joined: Joined, inverse: bool) -> Any:
     """
     if given is None or not isinstance(given, Mapping):
         return given
-    m = joined.X.shape[0]
-    parts = [
-        np.broadcast_to(np.asarray(given.get(table.name, 1.0), float), (m, table.last - table.first))
-        * (table.scale if inverse and table.name in given else 1.0)
-        for table in joined.tables
-    ]
+    kind, names = "uncertainty" if inverse else "entry_weight", [table.name for table in joined.tables]
+    strange = [name for name in given if name not in names]
+    if strange:
+        raise ValueError(f"{kind} names {strange[0]!r}, which is no table: X has {', '.join(map(str, names))}.")
+    parts = []
+    for table in joined.tables:
+        own, shape = np.asarray(given.get(table.name, 1.0), float), (joined.X.shape[0], table.last - table.first)
+        try:
+            parts.append(np.broadcast_to(own * (table.scale if inverse and table.name in given else 1.0), shape))
+        except ValueError:
+            raise ValueError(f"{kind} of table {table.name!r} has shape {own.shape}, and the table {shape}.") from None
     return np.hstack(parts)
 
 
@@ -229,7 +283,13 @@ def table_components(model: BaseEstimator) -> dict[str, Array]:
 
 def encoded_tables(model: BaseEstimator, given: Given, encoder: Encoder) -> Array:
     """Compute W of new rows from some of the tables, by the encoder of the model for all of them."""
-    joined = join(given, model.tables_)
+    joined = join(given, model.tables_, strict=model.negatives == "raise")
+    read = received(joined.X, reading_of(model, None, None), type(model).__name__)
+    if read.observed is not None:
+        raise ValueError(
+            "transform of tables has no unstored='missing': give dense tables, NaN where nothing is known."
+        )
+    joined = replace(joined, X=read.X)
     fitted = {table.name: table for table in model.tables_}
     columns = np.concatenate([np.arange(fitted[t.name].first, fitted[t.name].last) for t in joined.tables])
     order = {table.name: index for index, table in enumerate(joined.tables)}

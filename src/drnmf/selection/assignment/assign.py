@@ -36,6 +36,9 @@ FUNCTION = "assign"
 REFITS, REFIT_STEPS = 20, 3
 """How often components and contributions are fitted in turn within their supports, and steps of each."""
 
+TURNS = 3
+"""How often components are dropped and fitted again in turn, until rows have few."""
+
 PART, LEAST_ROWS = 1 << 19, 64
 """Entries of X between two looks at the clock, and rows at least."""
 
@@ -223,6 +226,37 @@ def within_supports(encoder: Encoder, problem: Problem, W: Array) -> tuple[Vecto
     if not lost.all():
         W[lost] = W[~lost].mean(axis=0)
     return H, np.asarray(W, dtype=np.float64)
+
+
+def settled(supports: Supports, W: Array, out_of_time: Callable[[], bool]) -> Array:
+    """Drop what rows have only because their components are not known exactly.
+
+    The error of a component is no noise of a row: it comes again in every row that has the component, and others are
+    bought to mend it. So components may move while more and more are dropped, and stand where they were in the end: a
+    second fit would mend common ones further, and lose those that few rows have.
+
+    Parameters
+    ----------
+    supports : what assigns components to rows
+    W : (m, r), contributions with zeros, which stay
+    out_of_time : asked before every block of rows
+
+    Returns
+    -------
+    W : (m, r), of the components as they are; one that no row would have stays in the rows that had it at first
+    """
+    moving, first, left = supports, W, 0
+    for turn in range(TURNS):
+        if turn:
+            components, W = within_supports(moving.encoder, supports.problem, W)
+            encoder = replace(moving.encoder, components=components.astype(supports.encoder.components.dtype))
+            moving = replace(moving, encoder=encoder)
+        W, left = assigned_in_time(moving, W, out_of_time)
+        first = first if turn else W
+        if left:
+            break
+    lost = ~(W > 0).any(axis=0)
+    return supports.within(np.where(lost, first, W))
 
 
 def supports_of(encoder: Encoder, problem: Problem, dense: Array) -> Supports:

@@ -98,6 +98,13 @@ class Supports:
                 break
         return state.W.astype(dense.dtype), state.likelihood
 
+    def within(self, W: Array) -> Array:
+        """Fit contributions to their end where they are not zero."""
+        rows: Places = np.flatnonzero((W > 0).any(axis=1) & (self.price < np.inf))
+        found = W.copy()
+        found[rows] = self._fitted(rows, np.asarray(W[rows], dtype=np.float64))[0]
+        return found
+
     @cached_property
     def price(self) -> Vector:
         """What a component must gain in every row, (m,); infinite where nothing is observed."""

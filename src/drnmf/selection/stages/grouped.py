@@ -17,11 +17,12 @@ from drnmf.parameters.common import Parameters
 from drnmf.parameters.solver import as_solver
 from drnmf.problem.device import as_numpy
 from drnmf.selection.asked import Asked, SearchResult
-from drnmf.selection.assignment.assign import assign, assigned_in_time, encoded, opened, supports_of
+from drnmf.selection.assignment.assign import assign, assigned_in_time, encoded, opened, settled, supports_of
 from drnmf.selection.assignment.supports import Places
 from drnmf.selection.matching import shares
 from drnmf.selection.stages.groups import LEAST_ROWS, OVERALL, Asking, Merged, groups_of, merged
 from drnmf.selection.stages.residuals import residuals
+from drnmf.selection.stages.stages import REDRAWN_RUNS
 from drnmf.solve.settings import asked_losses, reading_of
 
 FOR_ALL = 0.4
@@ -67,7 +68,9 @@ def in_groups(search: Search, X: Any, model: Parameters, asked: Asked) -> Search
         one = replace(model, max_time=None if left is None else left * at.size / count)
         of_part = replace(
             plain,
-            ranks=_fewer(asked.ranks, min(part.shape)),
+            ranks=_fewer(asked.ranks, min(*part.shape, overall.rank)),
+            n_runs=min(asked.n_runs, REDRAWN_RUNS),
+            within=overall.losses,
             entry_weight=_rows(asked.entry_weight, at, m),
             uncertainty=_rows(asked.uncertainty, at, m),
         )
@@ -91,7 +94,8 @@ def _assembled(overall: SearchResult, asking: Asking, everything: Merged, notes:
     H = chosen.components.astype(encoder.components.dtype)
     encoder = replace(encoder, components=H, mean_row=np.zeros(len(H)))
     dense = encoded(encoder, problem)
-    W = assigned_in_time(supports_of(encoder, problem, dense), dense, lambda: False)[0]
+    supports = supports_of(encoder, problem, dense)
+    W = settled(supports, assigned_in_time(supports, dense, lambda: False)[0], lambda: False)
     order = np.argsort(-W.sum(axis=0, dtype=np.float64), kind="stable")
     chosen, W, dense = chosen.some(order), W[:, order], dense[:, order]
     encoder = replace(encoder, components=H[order], mean_row=dense.mean(axis=0))
@@ -141,7 +145,7 @@ def _part(model: Parameters, name: str, part: float) -> Parameters:
 def _fewer(ranks: Any, most: int) -> Any:
     """The ranks that a group may have."""
     if ranks is None:
-        return None
+        ranks = range(2, most + 1)
     listed = [ranks] if isinstance(ranks, int) else list(ranks)
     return [rank for rank in listed if rank <= most] or [most]
 

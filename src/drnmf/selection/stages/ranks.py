@@ -7,9 +7,11 @@ ends where ranks are clearly worse, so that the largest rank offered has no say.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from drnmf.numerics import Vector
 from drnmf.selection.choose import Tried, best_rank, clearly_worse, differences, first_within
 from drnmf.selection.likelihood.scores import Scores, joined
 from drnmf.selection.stages.runs import Run
@@ -78,6 +80,24 @@ def ranks_above(best: int, ranks: Sequence[int]) -> list[int]:
     ([9, 10, 11, 13], [4, 5])
     """
     return sorted({round(part * best) for part in ABOVE} & set(ranks))
+
+
+def with_most_stable(found: Mapping[int, Vector], first: int, threshold: float) -> int:
+    """Choose the rank of which most components are stable, the smallest of those.
+
+    More components than predict best must not spoil the others: where their stable ones come again worse, taken
+    together (`Tried.merit`), than those of the rank that predicts best, what came in addition is half of another.
+
+    Parameters
+    ----------
+    found : stability of the components of every rank
+    first : the rank that predicts best
+    threshold : stability that a component needs
+    """
+    stable = {rank: Tried(rank, None, values[values >= threshold]) for rank, values in found.items()}
+    least = stable[first].merit if first in stable else -math.inf
+    allowed = [rank for rank, one in stable.items() if rank <= first or one.merit >= least]
+    return max(allowed, key=lambda rank: (stable[rank].stability.size, -rank), default=first)
 
 
 def to_try(ranks: Sequence[int], tried: Mapping[int, Tried], how: str = LADDER) -> Iterator[int]:

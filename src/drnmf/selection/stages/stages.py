@@ -49,6 +49,7 @@ from drnmf.selection.stages.ranks import (
     ranks_above,
     still_to_try,
     to_try,
+    with_most_stable,
 )
 from drnmf.selection.stages.run_pool import RunPool, Study, rows_seen
 from drnmf.selection.stages.runs import Run
@@ -97,6 +98,7 @@ class Question:
     held_out : part of the entries that such a run does not see
     counts : whether X holds counts; None lets the data say
     criteria : whether C is wanted of every rank
+    above : whether components of few rows are looked for at larger ranks
     """
 
     ranks: tuple[int, ...]
@@ -108,6 +110,7 @@ class Question:
     held_out: float = HELD_OUT
     counts: bool | None = None
     criteria: bool = False
+    above: bool = True
 
 
 @dataclass
@@ -212,20 +215,27 @@ class Stages:
 
         A component of few rows gains little in held-out entries, and every row pays for it. Runs of more components
         find it again and again where it is real, while what else they add differs from run to run: so the rank with
-        the most stable ones is taken, and the smallest of those. The next smaller one that predicts about as well takes
-        part too. Runs that have not ended say nothing, for they still
-        follow their start.
+        the most stable ones is taken (`with_most_stable`). The next smaller one that predicts about as well takes part
+        too. Runs that have not ended say nothing, for they still follow their start.
         """
         study, judged = pool.study, [one for one in table if one.scores is not None]
         one_sided = study.model.fixed is not None or study.factors is not None or bool(terms_of(study.model))
         plain = isinstance(study.losses, tuple) and len(study.losses) == 1 and not one_sided
-        if not plain or coarse or self._left or self.interrupted or len(judged) < 2 or study.problem.columns:
+        if (
+            not plain
+            or not self.ask.above
+            or coarse
+            or self._left
+            or self.interrupted
+            or len(judged) < 2
+            or study.problem.columns
+        ):
             return
         how = resampling_for(study.problem.given, study.losses, self.ask.counts, noise is not None and noise.counts)
         if how != POISSON:
             return
         pool, first, before = pool.changed(resample=how), best_rank(table).rank, self.schedule.seconds
-        counts = dict[int, int]()
+        stability = dict[int, Vector]()
         with self._until_interrupted(pool):
             below = [one.rank for one in near_best(table) if one.rank < first]
             for rank in below[-1:] + ranks_above(first, self.ranks):
@@ -233,10 +243,11 @@ class Stages:
                 runs = pool.runs(RANKS, rank, REDRAWN_RUNS)
                 if len(runs) < REDRAWN_RUNS or sum(run.settled for run in runs) < REDRAWN_RUNS // 2:
                     break
-                counts[rank] = int((consensus([run.H for run in runs]).stability >= self.ask.threshold).sum())
+                stability[rank] = consensus([run.H for run in runs]).stability
         self.schedule.close(RANKS)
         self.ended(RANKS, before)
-        best = max(counts, key=lambda rank: (counts[rank], -rank), default=first)
+        counts = {rank: int((values >= self.ask.threshold).sum()) for rank, values in stability.items()}
+        best = with_most_stable(stability, first, self.ask.threshold)
         if best < first and counts[best] == best and first in counts:
             self.larger = Larger(best, best)
             self._note(f"Of {first} components {counts[first]} are stable, and of {best} all: the {best} are taken.")
