@@ -372,8 +372,13 @@ class NoiseQuestion:
     def _exact(self, seen: Problem, runs: dict[Loss, Result]) -> bool:
         """Tell whether some loss is nothing but rounding, or X too small to leave anything over."""
         rank = next(iter(runs.values())).blocks[0].shape[0]
-        floors = reference_floors(in_unit_of_X(seen), tuple(runs))
-        rounding = any(float(run.losses[0]) <= EXACT * floor for run, floor in zip(runs.values(), floors, strict=True))
+        data, losses = in_unit_of_X(seen), tuple(runs)
+        # the floor of a constant X is nothing, and a fit of it off by what rounding moves every entry
+        least = (
+            data.count * (16.0 * np.finfo(np.float64).eps) ** 2 * data.mean ** np.array([loss.beta for loss in losses])
+        )
+        floors = np.fmax(EXACT * reference_floors(data, losses), least)
+        rounding = any(float(run.losses[0]) <= floor for run, floor in zip(runs.values(), floors, strict=True))
         return rounding or self.facts.count <= count_parameters(seen.shape, rank)
 
     def _structure(self, fold: Fold, seen: Problem, loss: Loss, run: Result) -> float:

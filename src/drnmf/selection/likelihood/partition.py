@@ -8,8 +8,9 @@ first values are added one by one, and the sum of all others is the integral wit
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,8 @@ ZERO = 1.0 / 6.0
 """What a zero of the grid enters the variance as, in units."""
 
 _PANEL = np.polynomial.legendre.leggauss(40)
-_HALVINGS = 7
+_BEYOND = 1.05
+"""How much farther than a table tells integrals go: it is interpolated."""
 
 
 @dataclass(frozen=True)
@@ -134,32 +136,33 @@ class Partition:
         return np.asarray(peak + np.log(np.maximum(total, np.finfo(np.float64).tiny)))
 
     def _integral(self, mu: Vector, phi: float, low: float, high: float) -> Vector:
-        """Integrate s from low to high for every mean, in the variable of constant variance."""
-        ends = self._stable(np.full(mu.shape, low)), self._stable(np.full(mu.shape, high))
-        middle = np.clip(self._stable(mu), *ends)
-        parts = [self._panel(mu, phi, middle, end) for end in ends]
-        return np.asarray(_log_sum(np.array(parts)))
+        """Integrate s from low to high for every mean, in the variable of constant variance.
 
-    def _panel(self, mu: Vector, phi: float, near: Vector, far: Vector) -> Vector:
-        """Integrate from the end nearest to the mean as far as there is anything to add."""
-        sign = np.where(far > near, 1.0, -1.0)
-        width = np.minimum(np.abs(far - near), self._reach(mu, phi, near, sign))
+        To either side from where the density is largest, as far as there is anything to add.
+        """
+        ends = self._stable(np.array([[low], [high]]))
+        middle = np.clip(self._stable(mu), *ends)
+        sign = np.where(ends > middle, 1.0, -1.0)
+        width = np.minimum(np.abs(ends - middle), self._reach(mu, phi, middle, sign))
+        sides = width.any(axis=1)  # none below the first value of a tail that all means lie below
         points, weights = _PANEL
-        y = near + sign * width * 0.5 * (points[:, None] + 1.0)
-        logs = np.log(0.5 * weights)[:, None] - self._deviance(y, mu[None]) / phi
+        y = middle + (sign * width)[sides] * 0.5 * (points[:, None, None] + 1.0)
+        logs = np.log(0.5 * weights)[:, None, None] - self._deviance(y, mu) / phi
         with np.errstate(divide="ignore"):
-            return np.asarray(_log_sum(logs) + np.log(width) - 0.5 * math.log(2.0 * math.pi * phi))
+            return np.asarray(_log_sum(_log_sum(logs) + np.log(width[sides])) - 0.5 * math.log(2.0 * math.pi * phi))
 
     def _reach(self, mu: Vector, phi: float, near: Vector, sign: Vector) -> Vector:
-        """Find where the density has fallen by DEPTH: by halves of the logarithm, around the width of a normal one."""
-        normal, peak = math.sqrt(2.0 * DEPTH * phi), self._deviance(near, mu)
-        low, high = np.full(mu.shape, -9.0), np.full(mu.shape, 7.0)
-        for _ in range(_HALVINGS):
-            middle = 0.5 * (low + high)
-            with np.errstate(over="ignore", invalid="ignore"):
-                short = self._deviance(near + sign * normal * 2.0**middle, mu) - peak <= DEPTH * phi
-            low, high = np.where(short, middle, low), np.where(short, high, middle)
-        return np.asarray(normal * 2.0**high)
+        """Find how far from near, to either side, the density falls by DEPTH, or a little farther.
+
+        d(t mu | mu) = mu^b d(t | 1), so one table of d(t | 1) tells it for every mean and phi.
+        """
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+            fallen = np.log((self._deviance(near, mu) + DEPTH * phi) / mu**self.beta)
+            ahead, behind = _distances(self.beta)
+            logs = np.where(sign > 0.0, np.exp(ahead(fallen)), -np.exp(behind(fallen)))
+            width = _BEYOND * np.abs(self._stable(mu * np.exp(logs)) - near)
+        normal = math.sqrt(2.0 * DEPTH * phi)
+        return np.clip(np.nan_to_num(width, nan=np.inf), 2.0**-9 * normal, 2.0**7 * normal)
 
     def _stable(self, x: Vector) -> Vector:
         """Transform to the variable of constant variance, (x^(b/2) - 1) / (b/2), log x for b = 0."""
@@ -171,6 +174,25 @@ class Partition:
         half = 0.5 * self.beta
         x = np.exp(np.minimum(y, 600.0)) if half == 0.0 else np.maximum(1.0 + half * y, 0.0) ** (1.0 / half)
         return np.asarray(Beta(self.beta).terms(*np.broadcast_arrays(np.maximum(x, 1e-200), mu)))
+
+
+@lru_cache(maxsize=64)
+def _distances(beta: float) -> tuple[Callable[[Vector], Vector], Callable[[Vector], Vector]]:
+    """Return log |log t| as functions of log d(t | 1), above t = 1 and below; where d never gets there it is inf."""
+    far = np.geomspace(1e-6, 600.0, 1500)
+
+    def inverse(sign: float) -> Callable[[Vector], Vector]:
+        with np.errstate(over="ignore"):
+            t = np.exp(sign * far)
+            d = np.asarray(Beta(beta).terms(*np.broadcast_arrays(t, 1.0)))
+        rising = np.isfinite(d) & (d > np.maximum.accumulate(np.concatenate([[0.0], d[:-1]])))
+        logs, at = np.log(d[rising]), np.log(far[rising])
+        # d is log(t)^2 / 2 around t = 1
+        return lambda value: (
+            np.minimum(0.5 * (value + math.log(2.0)), at[0]) + np.interp(value, logs, at - at[0], right=np.inf)
+        )
+
+    return inverse(1.0), inverse(-1.0)
 
 
 def _log_sum(logs: Vector) -> Vector:
