@@ -9,13 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from drnmf.backends.base import Ask, Data, Descending, Descends, OfData, Space, Sweep
-from drnmf.backends.open import Batch
 from drnmf.backends.weighted import shares_curvature
 from drnmf.numerics import Array, Vector
+
+if TYPE_CHECKING:
+    from drnmf.backends.open import Batch
 
 Factors = tuple[Array, ...]
 

@@ -223,9 +223,18 @@ def near_best(tried: Sequence[Tried]) -> list[Tried]:
     compared = _compared(tried)
     if compared is None:
         return list(tried)
-    far = zip(tried, compared.differences, compared.errors, strict=True)
     best = tried[compared.best].rank
-    return [one for one, d, e in far if d <= (CLEARLY if one.rank < best else 1.0) * e]
+    far = zip(tried, compared.differences, compared.errors, strict=True)
+    return [one for one, d, e in far if d <= max((CLEARLY if one.rank < best else 1.0) * e, _negligible(one))]
+
+
+def _negligible(one: Tried) -> float:
+    """Return what a nat over all held-out entries is per entry: less speaks for no rank, however small its error.
+
+    Data without noise are predicted all but exactly by every rank that is large enough, and what is left is where fits
+    stopped.
+    """
+    return 0.0 if one.scores is None else 1.0 / max(float(one.scores.row_weights.sum()), 1.0)
 
 
 def _compared(tried: Sequence[Tried]) -> Compared | None:
@@ -264,7 +273,8 @@ def clearly_worse(tried: Sequence[Tried]) -> list[int]:
     compared = _compared(tried)
     if compared is None:
         return []
-    return [one.rank for one, d, e in zip(tried, compared.differences, compared.errors, strict=True) if d > CLEARLY * e]
+    far = zip(tried, compared.differences, compared.errors, strict=True)
+    return [one.rank for one, d, e in far if d > max(CLEARLY * e, _negligible(one))]
 
 
 def first_within(scores: Sequence[Scores]) -> int:

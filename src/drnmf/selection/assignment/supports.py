@@ -51,6 +51,9 @@ TOGETHER = 40
 RIDGE = 1e-9
 """Part of the curvature that is added to it: components may be alike."""
 
+STEEPEST = 1e100
+"""Curvature of an entry at most, in the unit of the fit."""
+
 BLOCK = 1 << 21
 """Entries of X that are tried at once."""
 
@@ -234,7 +237,9 @@ class Supports:
         for x, weight in self._tiles(rows, most):
             at = slice(first, first + x.shape[0])
             v, first = np.maximum(W[at] @ H, np.finfo(np.float64).tiny), at.stop
-            bend = sum(part * loss.curvature(x, v) for loss, part in zip(objective.omega, c, strict=True)) * weight
+            with np.errstate(over="ignore"):
+                bend = sum(part * loss.curvature(x, v) for loss, part in zip(objective.omega, c, strict=True)) * weight
+            bend = np.minimum(bend, STEEPEST)  # none of the row's components has such an entry, and 0 times inf is nan
             own = np.argsort(-W[at], axis=1, kind="stable")[:, :most]
             size = np.take_along_axis(W[at], own, axis=1)
             G = np.where((size > 0)[:, :, None], H[own], 0.0)
