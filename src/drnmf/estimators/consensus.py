@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from drnmf.algorithms.result import Progress
 from drnmf.backends.core import single_blas
-from drnmf.backends.modes import column_products, split_columns
+from drnmf.backends.products import column_products, split_columns
 from drnmf.estimators.beta import BetaNMF
 from drnmf.estimators.tables import Shares, shares_of
 from drnmf.numerics import Array, Indices, MatrixLike, Vector

@@ -51,8 +51,8 @@ TOGETHER = 40
 RIDGE = 1e-9
 """Part of the curvature that is added to it: components may be alike."""
 
-STEEPEST = 1e100
-"""Curvature of an entry at most, in the unit of the fit."""
+NOTHING = 1e-100
+"""Model of an entry at least, in the unit of the fit: of one that no component of a row has, curvatures stay finite."""
 
 BLOCK = 1 << 21
 """Entries of X that are tried at once."""
@@ -236,10 +236,8 @@ class Supports:
         costs = np.full(W.shape, np.inf)
         for x, weight in self._tiles(rows, most):
             at = slice(first, first + x.shape[0])
-            v, first = np.maximum(W[at] @ H, np.finfo(np.float64).tiny), at.stop
-            with np.errstate(over="ignore"):
-                bend = sum(part * loss.curvature(x, v) for loss, part in zip(objective.omega, c, strict=True)) * weight
-            bend = np.minimum(bend, STEEPEST)  # none of the row's components has such an entry, and 0 times inf is nan
+            v, first = np.maximum(W[at] @ H, NOTHING), at.stop
+            bend = sum(part * loss.curvature(x, v) for loss, part in zip(objective.omega, c, strict=True)) * weight
             own = np.argsort(-W[at], axis=1, kind="stable")[:, :most]
             size = np.take_along_axis(W[at], own, axis=1)
             G = np.where((size > 0)[:, :, None], H[own], 0.0)
@@ -257,7 +255,7 @@ class Supports:
         c, promise = objective.coefficients(self.encoder.weights), np.zeros((rows.size, self._components.shape[0]))
         for x, weight in self._tiles(rows):
             at = slice(first, first + x.shape[0])
-            v, first = np.maximum(W[at] @ H, np.finfo(np.float64).tiny), at.stop
+            v, first = np.maximum(W[at] @ H, NOTHING), at.stop
             slope, bend = np.zeros(promise[at].shape), np.zeros(promise[at].shape)
             for loss, part in zip(objective.omega, c, strict=True):
                 negative, positive = loss.parts(x, v, power_ceiling(x.dtype))
