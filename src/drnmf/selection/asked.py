@@ -151,8 +151,6 @@ class Asked:
     reference : Known components under the columns of X, or None
     entry_weight, uncertainty : as in `BetaNMF.fit`
     groups : the group of every row, or None
-    within : losses of the search over all rows that one of a group is part of, or None. They hold there too, and what
-        few rows have is not looked for at larger ranks: the group is how it is looked for
     """
 
     ranks: Iterable[int] | int | None = None
@@ -167,7 +165,6 @@ class Asked:
     entry_weight: ArrayLike | None = None
     uncertainty: ArrayLike | None = None
     groups: Iterable[object] | None = None
-    within: Omega | None = None
 
     def __post_init__(self) -> None:
         check_integer("n_runs", self.n_runs, 2)
@@ -187,3 +184,16 @@ class Asked:
 def too_few_runs(ended: int) -> str:
     """Say why nothing is called stable."""
     return f"Nothing is called stable on the word of fewer than {LEAST_RUNS} runs: {ended} came to their end."
+
+
+@dataclass(frozen=True)
+class AskedOfGroup(Asked):
+    """What is asked of the rows of one group.
+
+    Attributes
+    ----------
+    within : losses of the search over all rows. They hold here too, and what few rows have is not looked for at larger
+        ranks: the group is how it is looked for
+    """
+
+    within: Omega = ()

@@ -26,7 +26,7 @@ from drnmf.problem.problem import dispersions, objective_of
 from drnmf.problem.receive import Received
 from drnmf.problem.units import Units, mean_of
 from drnmf.selection.alpha import decided
-from drnmf.selection.asked import Asked, SearchResult, too_few_runs
+from drnmf.selection.asked import Asked, AskedOfGroup, SearchResult, too_few_runs
 from drnmf.selection.assignment.assign import assigned_in_time, settled, supports_of, within_supports
 from drnmf.selection.choose import Tried
 from drnmf.selection.consensus import Consensus
@@ -82,7 +82,8 @@ def _searched(X: MatrixLike, raw: Parameters, asked: Asked) -> SearchResult:
     betas, seed = asked_losses(model), check_integer("random_state", model.random_state or 0, 0)
     solver, terms = as_solver(model.solver), terms_of(model)
     schedule = Schedule({}, control_of(model).max_time, None)
-    losses = asked.within if isinstance(betas, str) and betas == "auto" else as_interval(betas) or as_losses(betas)
+    within = asked.within if isinstance(asked, AskedOfGroup) else None
+    losses = within if isinstance(betas, str) and betas == "auto" else as_interval(betas) or as_losses(betas)
     study = Study.of(X, model, "discover", reading_of(model, asked.entry_weight, asked.uncertainty))
     received, remarks = study.problem.given, list(study.problem.given.notes)
     shape = study.problem.data.shape
@@ -108,7 +109,7 @@ def _searched(X: MatrixLike, raw: Parameters, asked: Asked) -> SearchResult:
         asked.threshold,
         asked.n_runs,
         counts=asked.counts,
-        above=asked.within is None,
+        above=within is None,
     )
     stages = Stages(question, losses, schedule, remarks)
     with shown(model.verbose) as show, warnings.catch_warnings():

@@ -16,7 +16,7 @@ from drnmf.numerics import Vector
 from drnmf.parameters.common import Parameters
 from drnmf.parameters.solver import as_solver
 from drnmf.problem.device import as_numpy
-from drnmf.selection.asked import Asked, SearchResult
+from drnmf.selection.asked import Asked, AskedOfGroup, SearchResult
 from drnmf.selection.assignment.assign import assign, assigned_in_time, encoded, opened, settled, supports_of
 from drnmf.selection.assignment.supports import Places
 from drnmf.selection.matching import shares
@@ -70,11 +70,10 @@ def in_groups(search: Search, X: Any, model: Parameters, asked: Asked) -> Search
             plain,
             ranks=_fewer(asked.ranks, min(*part.shape, overall.rank)),
             n_runs=min(asked.n_runs, REDRAWN_RUNS),
-            within=overall.losses,
             entry_weight=_rows(asked.entry_weight, at, m),
             uncertainty=_rows(asked.uncertainty, at, m),
         )
-        alone = search(part, _part(one, f"group-{k + 1}", 1.0), of_part)
+        alone = search(part, _part(one, f"group-{k + 1}", 1.0), AskedOfGroup(**vars(of_part), within=overall.losses))
         sources.append(_stable(name, alone))
     small = [name for name in rows if name not in searched]
     notes = [f"Groups of fewer than {LEAST_ROWS} rows were not searched alone: {', '.join(small)}."] if small else []
