@@ -40,7 +40,7 @@ scikit-learn's own start that many say where a fit goes (docs/development/perfor
 
 _FALL, _FINISH = 5.0, 0.01
 """Coordinate descent stops where the loss has fallen by less than the first of these times tol over the last 30 % of
-the iterations, at scikit-learn's default a sixth of what `BetaNMF` stops at; a run that is soon over goes on until it
+the iterations, at scikit-learn's default a sixth of what `BetaNMF` stops at; a run that is soon over continues until it
 falls by less than the second. So it ends as low as scikit-learn does in most fits (docs/development/performance.md)."""
 
 

@@ -50,7 +50,7 @@ FIRST_STEPS = 10
 """Steps of H for the first batch: number t has these over t, and at least one."""
 
 PASSES = 2
-"""Passes of coordinate descent where all columns share a model: it is exact, and every batch goes on from the last."""
+"""Passes of coordinate descent where all columns share a model: it is exact, and every batch begins at the last."""
 
 MOSTLY = 0.5
 """Where more of the entries than this are zero, rows have no use for the curvature of losses that bend by x."""
