@@ -1,6 +1,6 @@
 """How often the noise and the rank are found, on data whose truth is known.
 
-    DRNMF_DATA=... python benchmarks/selection.py noise counts rank doors signatures samson cost [--matrices 20]
+    DRNMF_DATA=... python benchmarks/selection.py noise counts rank doors air signatures samson cost [--matrices 20]
 
 Each question writes benchmarks/results/selection-QUESTION.csv and prints a summary. Rows that the file holds already
 are kept, so that a run can be interrupted; --again measures them anew. `noise` and `counts` need no data.
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import math
 import os
 import time
 import warnings
@@ -25,6 +26,7 @@ import scipy.io
 from scipy.optimize import linear_sum_assignment
 
 from drnmf import DRNMF, BetaNMF, discover, noise_profile, rank_profile
+from drnmf.matrices.files import read_matrix
 from drnmf.selection.likelihood.grid import Grid
 from drnmf.selection.likelihood.scores import likely_size
 from drnmf.synthetic import planted
@@ -92,7 +94,7 @@ def _counts_of(kind: str, seed: int) -> Row:
 
 
 def doors(matrices: int) -> Iterator[Case]:
-    """wtsi (rank 4) and sparse Poisson counts of rank 3 by `rank_profile` and `discover`."""
+    """wtsi (rank 4) and sparse Poisson counts of rank 3 by `rank_profile` and `discover`; and made-up tables."""
     wtsi = np.load(data("rank", "wtsi.npz"))
     X = wtsi[wtsi.files[0]].astype(np.float64)
     for seed in range(min(matrices, 3)):
@@ -103,6 +105,41 @@ def doors(matrices: int) -> Iterator[Case]:
             V = rng.gamma(0.5, size=(300, 3)) @ rng.gamma(0.5, size=(3, 250))
             sparse = rng.poisson(0.5 * V / V.mean()).astype(np.float64)
             yield {"noise": "poisson 0.5", "asked": door, "seed": seed}, partial(_door_of, door, sparse, 3, seed)
+    for seed in range(min(matrices, 10)):
+        for kind in ("heavy column", "parts"):
+            made, truth = _made(kind, seed)
+            key = {"noise": kind, "asked": "rank_profile", "seed": seed}
+            yield key, partial(_door_of, "rank_profile", made, truth, seed)
+
+
+def _made(kind: str, seed: int) -> tuple[Any, int]:
+    """A small catalogue of which one column weighs 12 times the median, or parts of 0 and 1 without noise."""
+    rng = np.random.default_rng([13, seed])
+    if kind == "parts":
+        H = np.eye(6)[rng.permutation(np.arange(72) % 6)].T
+        return (rng.random((120, 6)) < 0.5).astype(np.float64) @ H, 6
+    V = rng.gamma(0.5, size=(96, 4)) @ rng.gamma(0.5, size=(4, 21))
+    V /= V.sum(axis=0)
+    weights = rng.lognormal(7.5, 0.5, 21)
+    weights[0] = 12.0 * np.median(weights)
+    return rng.poisson(V * weights).astype(np.float64), 4
+
+
+def air(matrices: int) -> Iterator[Case]:
+    """Tables of the air with uncertainties: one rank whatever the seed."""
+    for name in ("Baltimore", "BatonRouge"):
+        for seed in range(min(matrices, 5)):
+            yield {"noise": name, "seed": seed}, partial(_air_of, name, seed)
+
+
+def _air_of(name: str, seed: int) -> Row:
+    suffix = ".txt" if name == "Baltimore" else ".csv"
+    X, U = (read_matrix(data("air", f"{name}_{kind}{suffix}")).X for kind in ("con", "unc"))
+    began = time.process_time()
+    found = rank_profile(BetaNMF(beta=2, random_state=seed), X, ranks=range(2, 17), uncertainty=U)
+    worst = max(row["held_out"] for row in found.table)
+    row = {"rank": found.best, "worst": round(worst, 3), "good": math.isfinite(worst)}  # the rank is judged over seeds
+    return row | {"seconds": round(time.process_time() - began, 1)}
 
 
 def _door_of(door: str, X: Any, truth: int, seed: int) -> Row:
@@ -200,7 +237,7 @@ def _cost_of(seed: int) -> Row:
 
 QUESTIONS = {
     "noise": noise, "counts": counts, "rank": rank, "doors": doors, "signatures": signatures, "samson": samson,
-    "cost": cost,
+    "cost": cost, "air": air,
 }  # fmt: skip
 
 

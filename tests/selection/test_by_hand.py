@@ -69,9 +69,9 @@ def test_twice_the_components_are_tried_where_x_is_large_enough(monkeypatch):
     def share(count: int, before=(2.0, 4.0, 4.0, 0.0)) -> float:
         fold = SimpleNamespace(losses=lambda loss, factors: after if factors[0] is None else np.array(before))
         monkeypatch.setattr(noise, "in_unit_of_X", lambda problem: problem.data)
-        monkeypatch.setattr(noise, "fit_near", lambda *given: more)
+        monkeypatch.setattr(noise, "fit_all", lambda *given: [more])
         seen = SimpleNamespace(data=SimpleNamespace(shape=(20, 30), count=count), shape=(20, 30), columns=())
-        return NoiseQuestion._structure(SimpleNamespace(seed=0, runner=None), fold, seen, KL, run)
+        return NoiseQuestion._structure(SimpleNamespace(seed=0, runner=Runner.of("auto", "auto")), fold, seen, KL, run)
 
     assert [share(count) for count in (281, 282, 367, 368, 10**6)] == [0.0, 0.5, 0.5, 0.5, 0.5]
     assert asked == [3, 3, 4, 4]
@@ -198,6 +198,7 @@ def settled(monkeypatch, rank_under, noise_at):
         asked.append(loss.name)
         rank = rank_under(loss)
         search.found[rank], search.finished = Tried(rank), True
+        return search.table
 
     monkeypatch.setattr(Stages, "noise", read)
     monkeypatch.setattr(Stages, "_try", tried)

@@ -250,7 +250,7 @@ def test_a_discovery_opens_X_once(monkeypatch, settings):
     """Noise, masks, redrawn X and contributions are made from it."""
     opened = []
     monkeypatch.setattr("drnmf.problem.device.open_data", lambda *given, **named: opened.append(1) or plain(*given))
-    monkeypatch.setattr("drnmf.backends.host.open.open_data", lambda *given, **named: opened.append(1))
+    monkeypatch.setattr("drnmf.backends.open.open_data", lambda *given, **named: opened.append(1))
     discover(counts(), **FAST | {"ranks": (2, 3), "n_runs": 2, "max_iter": 5} | settings)
     assert len(opened) == 1
 
@@ -407,7 +407,7 @@ def test_ctrl_c_during_the_noise_is_a_keyboard_interrupt_and_leaves_no_run(tmp_p
     def interrupted(*given, **settings):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("drnmf.selection.warm_starts.fit_near", interrupted)
+    monkeypatch.setattr("drnmf.selection.warm_starts.fit_all", interrupted)
     with pytest.raises(KeyboardInterrupt):
         discover(counts(), **FAST | {"betas": "auto"}, checkpoint=tmp_path / "kept")
     monkeypatch.undo()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,11 @@ from typer.testing import CliRunner
 import drnmf
 from drnmf import DRNMF, BetaNMF, Sparsity, discover, noise_profile, rank_profile
 from drnmf.cli import app
+from drnmf.losses.names import as_losses
+from drnmf.problem.weights import Reading
 from drnmf.selection import alpha, folds
+from drnmf.selection.resampling import POISSON
+from drnmf.selection.stages.run_pool import Study
 from drnmf.selection.stages.stages import Stages
 
 QUICK = {"max_iter": 20, "tol": 1e-3, "random_state": 0}
@@ -130,6 +135,19 @@ def test_X_and_its_transpose_have_one_answer():
     for one, other in zip(*seen, strict=True):
         assert one["held_out"] == pytest.approx(other["held_out"], rel=1e-6)
         assert one["mean_stability"] == pytest.approx(other["mean_stability"], rel=1e-6)
+
+
+def test_counts_drawn_anew_are_those_of_the_transpose():
+    """Runs that see them have a say in the rank, so that X and X' must see the same."""
+    X = counts(m=40, n=24)
+    model = BetaNMF(beta=1, **QUICK)
+    upright, turned = (
+        replace(Study.of(A, model, "discover", Reading()), losses=as_losses(1), resample=POISSON).run(2, 7, None, None)
+        for A in (X, np.ascontiguousarray(X.T))
+    )
+    np.testing.assert_allclose(turned.short_side, upright.short_side, rtol=1e-9)
+    assert turned.H.shape == (2, 40)
+    assert turned.error == pytest.approx(upright.error, rel=1e-9)
 
 
 @pytest.mark.slow

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import drnmf
 from drnmf import BetaNMF
+from drnmf.problem.weights import Reading
 from drnmf.selection.asked import AskedOfGroup
-from drnmf.selection.stages.groups import Merged, groups_of, merged
+from drnmf.selection.assignment.assign import opened
+from drnmf.selection.matching import shares
+from drnmf.selection.stages.groups import OVERALL, Asking, Merged, groups_of, merged, told_apart
 
 FAST = {"ranks": range(2, 5), "n_runs": 4}
 
@@ -42,7 +47,7 @@ def test_components_of_groups_are_put_together():
     rare = int(np.flatnonzero(partners.index == 2)[0])
     assert "skin" in found.sources[rare]
     assert "liver" not in found.sources[rare]
-    assert (found.contributions[:60, rare] > 0).mean() < 0.1
+    assert (shares(found.contributions)[:60, rare] > 0.01).mean() < 0.1
     assert any("groups were searched" in note for note in found.notes)
 
 
@@ -60,13 +65,13 @@ def test_groups_are_searched_under_the_losses_of_all_rows_and_in_fewer_runs(monk
     from drnmf.selection import discover as searching
 
     X, groups, _ = planted()
-    asked, made = [], searching._searched
+    asked, made = [], searching._settings
 
-    def noted(X, model, given):
+    def noted(model, given, *others):
         asked.append(given)
-        return made(X, model, given)
+        return made(model, given, *others)
 
-    monkeypatch.setattr(searching, "_searched", noted)
+    monkeypatch.setattr(searching, "_settings", noted)
     quick = BetaNMF(beta="auto", random_state=0, max_iter=20, tol=1e-2)
     drnmf.discover(X, quick, groups=groups, ranks=2, n_runs=10, level=None)
     overall, *parts = asked
@@ -78,20 +83,29 @@ def test_groups_are_searched_under_the_losses_of_all_rows_and_in_fewer_runs(monk
 
 @pytest.mark.slow
 def test_a_component_found_once_needs_the_word_of_held_out_entries():
-    from drnmf.problem.weights import Reading
-    from drnmf.selection.assignment.assign import opened
-    from drnmf.selection.stages.groups import Asking
-
     X, groups, H = planted()
     whole = drnmf.discover(X, model(), ranks=2, n_runs=4)
     asking = Asking(opened(X, "discover", Reading()), whole.encoder, groups_of(groups, 90))
+    of_all = source(OVERALL, H[:2])
     everywhere = [source("liver", H[:2]), source("lung", H[:2])]
-    real = merged([*everywhere, source("skin", H[2:])])
-    assert len(asking.kept(real)) == 3
-    mixture = merged([*everywhere, source("skin", [H[0] + H[1]])])
-    nothing = merged([*everywhere, source("liver", H[2:])])
-    assert all(len(mixture.sources[k]) > 1 for k in asking.kept(mixture))
-    assert all(len(nothing.sources[k]) > 1 for k in asking.kept(nothing))
+    real = asking.kept(*told_apart(of_all, [*everywhere, source("skin", H[2:])]))
+    assert real.sources == ((OVERALL, "liver", "lung"), (OVERALL, "liver", "lung"), ("skin",))
+    np.testing.assert_array_equal(real.components[:2], H[:2])
+    mixture = source("skin", [H[0] + H[1]])
+    for others in ([mixture], [source("liver", H[2:])], [mixture, replace(mixture, sources=(("lung",),))]):
+        assert len(asking.kept(*told_apart(of_all, [*everywhere, *others])).sources) == 2
+
+
+@pytest.mark.slow
+def test_a_component_of_all_rows_that_no_group_has_needs_it_too():
+    X, groups, H = planted()
+    whole = drnmf.discover(X, model(), ranks=3, n_runs=4)
+    rows = groups_of(groups, 90)
+    asking = Asking(opened(X, "discover", Reading()), whole.encoder, {OVERALL: np.arange(90)} | rows)
+    alone = source("liver", H[:2])
+    assert len(asking.kept(*told_apart(source(OVERALL, H), [alone])).sources) == 3
+    mixed = np.vstack([H, H[0] + H[1]])
+    assert len(asking.kept(*told_apart(source(OVERALL, mixed), [source("skin", H)])).sources) == 3
 
 
 def test_groups_that_are_no_groups_are_refused():

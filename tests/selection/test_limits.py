@@ -76,6 +76,24 @@ def test_what_is_missing_is_said_first_and_few_runs_make_nothing_stable(monkeypa
     assert ("Nothing is called stable on the word of fewer than 4 runs" in found.summary()) == (ended < 4)
 
 
+def search_the_noise(limit):
+    """The noise is read again at the rank that was found, and the time for it may be over by then."""
+    return drnmf.discover(X, drnmf.DRNMF(betas="auto", max_time=limit, max_iter=8), **ASKED | {"ranks": range(2, 6)})
+
+
+@pytest.mark.parametrize("limit", [1e-6, 6.0])
+def test_a_limit_that_is_over_before_two_runs_ended_is_too_short(monkeypatch, limit):
+    slow(monkeypatch, 2.0)
+    with pytest.raises(ValueError, match=f"max_time={limit:g} seconds are too short: no two runs of rank"):
+        search_the_noise(limit)
+
+
+@pytest.mark.parametrize("limit", [12.0, 24.0, 40.0])
+def test_noise_that_was_not_read_again_for_want_of_time_is_missing(monkeypatch, limit):
+    slow(monkeypatch, 2.0)
+    assert "the noise was not read again at the rank that was found" in search_the_noise(limit).missing
+
+
 def test_fewer_than_four_runs_make_nothing_stable_though_no_more_were_asked_for():
     found = drnmf.discover(X, drnmf.BetaNMF(**MODEL), **ASKED | {"ranks": 2, "n_runs": 3, "threshold": -1.0})
     assert not found.stable.any()

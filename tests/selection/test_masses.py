@@ -102,6 +102,18 @@ def test_a_rounded_gaussian_is_the_area_of_its_cell():
     assert known == pytest.approx(stats.norm.logpdf(x, mu, [0.5, 1.0, 2.0]))
 
 
+def test_known_uncertainties_bound_what_an_entry_costs():
+    """Sums of rows and columns are off by many sd: p_0 must be as wide, or a few entries rule every comparison."""
+    rng = np.random.default_rng(0)
+    base, sd = np.full(400, 10.0), np.full(400, 0.01)
+    x = base + rng.normal(0.0, 1.0, 400)
+    some = np.arange(400)
+    held = HeldEntries(x, np.full(400, 1e3), base, np.ones(400), some, some, some % 2 == 0)
+    worst = entry_scores(KnownNoise.of(sd, x, base), held, Grid())[0]
+    spread = math.log(math.sqrt(float(np.mean((x - base) ** 2))))
+    assert -worst.mean() == pytest.approx(-math.log(BLEND) + 0.5 * math.log(2 * math.pi) + spread + 0.5, rel=1e-6)
+
+
 @pytest.mark.parametrize("beta", [*BETAS[:-1], 2.0])
 @pytest.mark.parametrize("width", [0.1, 0.8])
 def test_without_a_grid_densities_and_the_mass_of_zero_sum_to_one(beta, width):

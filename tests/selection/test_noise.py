@@ -8,7 +8,9 @@ import scipy.sparse as sp
 
 from drnmf import BetaNMF, Interval, NegativeBinomial, noise_profile
 from drnmf.backends.observed import Entries, Stored
+from drnmf.losses.names import as_losses
 from drnmf.problem.receive import Received
+from drnmf.selection.choose import candidates, no_wider_than_poisson
 from drnmf.selection.entries import facts_of, sampled
 from drnmf.selection.likelihood.grid import common_unit
 from drnmf.synthetic import planted
@@ -218,3 +220,14 @@ def test_facts_of_entries():
         counts = rng.poisson(300.0, size=1000).astype(dtype)
         assert common_unit(counts.astype(np.float64)) == 1.0
     assert common_unit(rng.poisson(300.0, size=1000) * 0.37) == pytest.approx(0.37)
+
+
+def test_a_negative_binomial_that_is_no_wider_than_poisson_is_poisson():
+    """Held-out counts vary with what a fit predicts badly; the size that draws leave of it is as good as none."""
+    listed = candidates(as_losses((0.5, 1)), True, 99030.0)
+    last = len(listed) - 1
+    poisson = no_wider_than_poisson(listed, last, 0.3)
+    assert (listed[poisson].counts, listed[poisson].loss.beta) == (True, 1.0)
+    sized = candidates(as_losses((0.5, 1)), True, 5.0)
+    assert no_wider_than_poisson(sized, last, 0.3) == last
+    assert no_wider_than_poisson(listed, 0, 0.3) == 0

@@ -32,10 +32,8 @@ def test_the_size_of_counts_is_found_where_their_means_are_known(rng, size):
 
 
 def test_a_size_is_corrected_by_draws_that_are_fitted_again():
-    assert corrected_size(3.0, lambda seed: (4.0, 4.5, 5.0)[seed]) == pytest.approx(
-        1 / (2 / 3 - (1 / 4 + 1 / 4.5 + 1 / 5) / 3)
-    )
-    assert corrected_size(3.0, lambda seed: 1.0) == 3e5  # nothing is left of the overdispersion
+    assert corrected_size(3.0, (4.0, 4.5, 5.0)) == pytest.approx(1 / (2 / 3 - (1 / 4 + 1 / 4.5 + 1 / 5) / 3))
+    assert corrected_size(3.0, 3 * [1.0]) == 3e5  # nothing is left of the overdispersion
     V = np.full((200, 100), 12.0)
     V[0, 0] = math.nan
     X = drawn(V, 6.0, 2.0, 0)
@@ -80,8 +78,15 @@ def test_uncertainties_are_known_standard_deviations(rng):
     scores = [known.score(noise_for(Beta(beta)), (W, H)) for beta in (1.0, 2.0)]
     assert scores[0].mean == scores[1].mean
     assert scores[0].row_weights.sum() == X.size
-    plain = stats.norm.logpdf(X, 4.0, U)
-    assert plain.mean() < scores[0].mean < plain.mean() + 0.1  # a hundredth of it is bounded
+    rows, columns = X.sum(axis=1), X.sum(axis=0)
+    least = rows.min() / 12
+    base = (rows[:, None] + least) / 12 * (columns + least) / 10 * X.size / (X.sum() + least)
+    wider = math.sqrt(np.mean(((X - base) / U) ** 2))
+    assert wider > 1
+    mixed = 0.99 * stats.norm.pdf(X, 4.0, U) + 0.01 * stats.norm.pdf(X, base, wider * U)
+    assert scores[0].mean == pytest.approx(np.log(mixed).mean(), rel=1e-12)
+    far = known.score(noise_for(Beta(2.0)), (W, 1e3 * H)).mean
+    assert far > np.log(0.01 * stats.norm.pdf(X, base, wider * U)).mean() - 1e-9  # no fit costs more than p_0 allows
 
 
 def test_gaps_and_layouts_do_not_matter(rng):

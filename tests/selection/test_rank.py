@@ -116,6 +116,13 @@ def test_parts_without_noise_are_counted():
     assert rank_profile(BetaNMF(beta=1, **QUICK), X, ranks=range(2, 7)).best == 4
 
 
+def test_parts_whose_pixels_are_equal_are_counted():
+    """Nothing would predict the pixels of a part if all of them lost the same entries."""
+    rng = np.random.default_rng(5)
+    X = (rng.random((60, 4)) < 0.5) @ np.repeat(np.eye(4), 7, axis=1)
+    assert rank_profile(BetaNMF(beta=1, **QUICK), X, ranks=range(1, 7)).best == 4
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("form", ["zeros", "turned", "unit", "range"])
 def test_what_says_nothing_changes_nothing(X, form, monkeypatch):

@@ -11,8 +11,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from drnmf.estimators.beta import BetaNMF
-from drnmf.estimators.multi_objective import MultiObjectiveNMF
+from drnmf.estimators.models import BetaNMF, MultiObjectiveNMF
 from drnmf.estimators.tables import places
 from drnmf.losses.base import betas_of
 from drnmf.losses.names import as_written

@@ -30,6 +30,9 @@ from drnmf.selection.likelihood.scores import Compared, Scores, compare, joined,
 COUNTS_BELOW = 30.0
 """Median mean, in units, above which a negative binomial cannot be told from relative error."""
 
+WIDER = 0.01
+"""Part of Poisson's variance that a negative binomial must add at the median mean to be told from it."""
+
 CLEARLY = 2.0
 """Standard errors by which a candidate is clearly worse than the best."""
 
@@ -144,6 +147,16 @@ def overdispersed(listed: Sequence[Candidate], chosen: int, unit: float | None, 
     sized = [i for i, one in enumerate(listed) if isinstance(one.noise, NegativeBinomialNoise)]
     few = unit is not None and middle < COUNTS_BELOW * unit
     return sized[0] if sized and few and not listed[chosen].counts and listed[chosen].loss.beta < 1.0 else chosen
+
+
+def no_wider_than_poisson(listed: Sequence[Candidate], chosen: int, middle: float) -> int:
+    """Take Poisson in place of a negative binomial whose size, corrected by draws, adds nothing to its variance.
+
+    Held-out entries of sparse counts vary with what a fit predicts badly; that is no noise of theirs.
+    """
+    loss, plain = listed[chosen].loss, [i for i, one in enumerate(listed) if one.counts and one.loss == KL]
+    wider = not isinstance(loss, NegativeBinomial) or middle > WIDER * loss.size
+    return chosen if wider or not plain else plain[0]
 
 
 def holds_counts(candidate: Candidate, unit: float | None, middle: float) -> bool:

@@ -70,14 +70,11 @@ def search(X: MatrixLike, model: Parameters | None, asked: Asked) -> SearchResul
 
     Every run fits the model; the `callback` of its solver is called with a `Moment` after each.
     """
-    model = _discovered(model)
+    raw = _discovered(model)
     if asked.groups is not None:
-        return in_groups(search, X, model, asked)
-    return search_beside_known(search, X, model, asked) if asked.keep else _searched(X, model, asked)
-
-
-def _searched(X: MatrixLike, raw: Parameters, asked: Asked) -> SearchResult:
-    """Search all rows at once, with nothing kept."""
+        return in_groups(search, X, raw, asked)
+    if asked.keep:
+        return search_beside_known(search, X, raw, asked)
     model = settled_budget(raw, JUDGED_ITERATIONS, JUDGED_TOLERANCE)
     betas, seed = asked_losses(model), check_integer("random_state", model.random_state or 0, 0)
     solver, terms = as_solver(model.solver), terms_of(model)
@@ -89,12 +86,7 @@ def _searched(X: MatrixLike, raw: Parameters, asked: Asked) -> SearchResult:
     shape = study.problem.data.shape
     if losses is None and (received.known or received.signed):
         losses = as_losses(2)
-    if min(shape) < 2:
-        raise ValueError(f"X has shape {shape}: components can be told apart only with at least 2 rows and 2 columns.")
-    tried = check_ranks([asked.ranks] if isinstance(asked.ranks, int) else asked.ranks, shape)
-    if one_component(received.X):
-        tried = (1,) if asked.ranks is None else tried[:1]
-        remarks.append(ONE_COMPONENT)
+    tried = _ranks_of(asked, received, shape, remarks)
     _check_resampling(asked.resample, received)
     asked.matched(np.ones((1, shape[1])))  # shapes that do not fit are refused before hours of work
     heavy = asked.heavy
@@ -130,6 +122,17 @@ def _searched(X: MatrixLike, raw: Parameters, asked: Asked) -> SearchResult:
         encoder = _encoder(pool.study, consensus, runs)
         bars = sure.stage(stages, pool, runs, consensus, encoder)
         return _assembled(pool.study, encoder, stages, noise, table, runs, consensus, bars, asked)
+
+
+def _ranks_of(asked: Asked, received: Received, shape: tuple[int, int], remarks: list[str]) -> tuple[int, ...]:
+    """List the ranks that are compared: one where X holds one component, which is remarked."""
+    if min(shape) < 2:
+        raise ValueError(f"X has shape {shape}: components can be told apart only with at least 2 rows and 2 columns.")
+    tried = check_ranks([asked.ranks] if isinstance(asked.ranks, int) else asked.ranks, shape)
+    if not one_component(received.X):
+        return tried
+    remarks.append(ONE_COMPONENT)
+    return (1,) if asked.ranks is None else tried[:1]
 
 
 def _settings(

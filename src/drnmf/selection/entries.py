@@ -210,12 +210,17 @@ ONE_COMPONENT = "X has one component only: its rows are multiples of one another
 _ROUNDING = 1e-6
 """Part of the largest entry up to which a row may differ from a multiple of the others."""
 
+OFTEN = 5
+"""How often most rows must occur to be the data themselves: copies of measurements come twice or three times."""
+
 
 def twins_of(X: Entries) -> tuple[Indices | None, Indices | None]:
     """Find for every row, and for every column, the first that it is equal to.
 
     A row that occurs twice is predicted by its twin, noise included, unless both lose the same entries. Rows without a
-    positive entry predict nothing and count as different. X on a cluster is not looked at.
+    positive entry predict nothing and count as different. Where most rows occur five times and more they are no copies
+    of noise but the data themselves, as the pixels of a part in a picture without noise. X on a cluster is not looked
+    at.
 
     Returns
     -------
@@ -255,7 +260,9 @@ def _stored_rows(X: Entries) -> list[bytes]:
 def _first_of(rows: list[bytes]) -> Indices | None:
     known: dict[bytes, int] = {}
     first = np.array([known.setdefault(row, i) if row else i for i, row in enumerate(rows)])
-    return None if np.array_equal(first, np.arange(first.size)) else first
+    full = np.array([bool(row) for row in rows])
+    often = np.bincount(first, minlength=first.size)[first] >= OFTEN
+    return None if np.array_equal(first, np.arange(first.size)) or np.mean(often[full]) > 0.5 else first
 
 
 def one_component(X: Entries) -> bool:

@@ -98,7 +98,7 @@ class Fold:
         at = self._places[1 if seen else 0]
         mu, weight = _means(at, factors), at.weight
         if self.known:
-            noise, weight = KnownNoise(at.weight**-0.5), np.ones(at.x.size)
+            noise, weight = KnownNoise.of(at.weight**-0.5, at.x, at.base), np.ones(at.x.size)
         elif shrink and at.x.size:
             mu = shrunk(at.x, mu, at.base, weight)
         return score(noise, replace(at, mu=mu, weight=weight), self.grid, self.shape)

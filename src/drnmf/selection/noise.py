@@ -36,14 +36,15 @@ from drnmf.selection.choose import (
     describe,
     holds_counts,
     likeliest,
+    no_wider_than_poisson,
     structured,
 )
 from drnmf.selection.entries import Facts, bound, counted, facts_of, near_one, sampled, sampled_modes
 from drnmf.selection.folds import HELD_OUT, Fold, check_fraction, count_parameters, mask_seed, too_few_to_hold_out
 from drnmf.selection.likelihood.masses import NegativeBinomialNoise
-from drnmf.selection.likelihood.scores import Scores, compare, corrected_size, drawn, joined, likely_size
+from drnmf.selection.likelihood.scores import DRAWS, Scores, compare, corrected_size, drawn, joined, likely_size
 from drnmf.selection.stages.residuals import binned_slope
-from drnmf.selection.warm_starts import fit_along, fit_near, grown, in_unit_of_X, on_host
+from drnmf.selection.warm_starts import fit_all, fit_along, grown, in_unit_of_X, on_host
 from drnmf.solve.pipeline import running
 from drnmf.solve.runner import Runner
 from drnmf.solve.settings import ask, check_model, only_compared, reading_of
@@ -309,15 +310,18 @@ class NoiseQuestion:
         folds = self._folds()
         seen = [fold.problem(self.problem) for fold in folds]
         starts = [self.problem.outside(start) for start in self.runner.starts]
-        runs = [dict(zip(omega, fit_along(part, self.runner, omega, starts), strict=True)) for part in seen]
+        runs: list[dict[Loss, Result]] = []
+        for part in seen:
+            runs.append(dict(zip(omega, fit_along(part, self.runner, omega, starts), strict=True)))
         size = self._with_counts(folds, seen, runs) if counts else None
         listed = candidates(omega, counts, size)
         fits = [{loss: (run.W, run.H) for loss, run in found.items()} for found in runs]
         chosen, scores, middle = choose_noise(folds, fits, listed, self.facts.unit, self.known)
-        best = listed[chosen]
         exact = self._exact(seen[0], runs[0])
         if size is not None and not exact:
             listed[-1] = Candidate(listed[-1].noise, NegativeBinomial(self._size(size, fits[0])))
+            chosen = no_wider_than_poisson(listed, chosen, middle)
+        best = candidates(omega, counts, size)[chosen]
         solutions = {
             one.name: runs[0][was.loss] for one, was in zip(listed, candidates(omega, counts, size), strict=True)
         }
@@ -338,14 +342,14 @@ class NoiseQuestion:
         for part, fitted in zip(seen, runs, strict=True):
             if KL not in fitted:
                 near = fitted[min(fitted, key=lambda loss: abs(loss.beta - 1.0))]
-                fitted[KL] = fit_near(part, self.runner, KL, (near.W, near.H))
+                fitted[KL] = fit_all(part, self.runner.near(), KL, [(near.W, near.H)])[0]
         at = [
             fold.score(NegativeBinomialNoise(), (fitted[KL].W, fitted[KL].H), shrink=True)
             for fold, fitted in zip(folds, runs, strict=True)
         ]
         sized = NegativeBinomial(float(f"{joined(at).parameter:.4g}"))
         for part, fitted in zip(seen, runs, strict=True):
-            fitted[sized] = fit_near(part, self.runner, sized, (fitted[KL].W, fitted[KL].H))
+            fitted[sized] = fit_all(part, self.runner.near(), sized, [(fitted[KL].W, fitted[KL].H)])[0]
         return sized.size
 
     def _size(self, size: float, fits: dict[Loss, Start]) -> float:
@@ -354,19 +358,17 @@ class NoiseQuestion:
         assert unit is not None
 
         def found(of: Problem, X: Entries, start: Start) -> tuple[float, Start]:
-            run = fit_near(of, self.runner, loss, start)
+            run = fit_all(of, self.runner.near(), loss, [start])[0]
             factors = on_host(of.data, (run.W, run.H))
             everywhere = Fold.of(Received(X), self.facts, 0.0, self.seed)
             return likely_size(*everywhere.entries(factors), self.facts.grid), factors
 
         first, (W, H) = found(problem, problem.given.X, fits[loss])
-        V = W.astype(np.float64) @ H.astype(np.float64)
-
-        def again(seed: int) -> float:
+        V, again = W.astype(np.float64) @ H.astype(np.float64), list[float]()
+        for seed in range(DRAWS):
             self.runner.budget.expect(1)
             X = drawn(V, first, unit, seed).astype(W.dtype)
-            return found(problem.drawn(X).asked(problem.rank, (loss,)), X, (W, H))[0]
-
+            again.append(found(problem.drawn(X).asked(problem.rank, (loss,)), X, (W, H))[0])
         return float(f"{corrected_size(first, again):.4g}")
 
     def _exact(self, seen: Problem, runs: dict[Loss, Result]) -> bool:
@@ -392,7 +394,7 @@ class NoiseQuestion:
         if not most:
             return 0.0
         more = grown(data, (run.W, run.H), most[-1], np.random.RandomState(self.seed), seen.columns)
-        more_run = fit_near(seen, self.runner, loss, more)
+        more_run = fit_all(seen, self.runner.near(), loss, [more])[0]
         before, after = (fold.losses(loss, (one.W, one.H)) for one in (run, more_run))
         used = before > 0
         return 1.0 - float(np.median(after[used] / before[used])) if used.any() else 0.0

@@ -48,18 +48,13 @@ def fit_all(problem: Problem, runner: Runner, loss: Loss, starts: list[Start]) -
     return [alone.back(result) for result in results]
 
 
-def fit_near(problem: Problem, runner: Runner, loss: Loss, start: Start) -> Result:
-    """Fit from where another fit ended."""
-    return fit_all(problem, runner.near(), loss, [start])[0]
-
-
 def fit_best(problem: Problem, runner: Runner, loss: Loss, starts: list[Start]) -> Result:
     """Fit from every start, coarsely where there are several, and return the best, fitted to its end."""
     if len(starts) == 1 or runner.budget.control.tol <= 0:
         return smallest(fit_all(problem, runner, loss, starts))
     runner.budget.expect(1)
     best = smallest(fit_all(problem, replace(runner, coarser=RACE), loss, starts))
-    return fit_near(problem, runner, loss, (best.W, best.H)) if best.reason == "tol" else best
+    return fit_all(problem, runner.near(), loss, [(best.W, best.H)])[0] if best.reason == "tol" else best
 
 
 def fit_along(problem: Problem, runner: Runner, omega: Omega, starts: list[Start]) -> list[Result]:
@@ -68,7 +63,7 @@ def fit_along(problem: Problem, runner: Runner, omega: Omega, starts: list[Start
     runs = {middle: fit_best(problem, runner, omega[middle], starts)}
     for i in (*range(middle + 1, len(omega)), *range(middle - 1, -1, -1)):
         neighbour = runs[i - 1 if i > middle else i + 1]
-        runs[i] = fit_near(problem, runner, omega[i], (neighbour.W, neighbour.H))
+        runs[i] = fit_all(problem, runner.near(), omega[i], [(neighbour.W, neighbour.H)])[0]
     return [runs[i] for i in range(len(omega))]
 
 

@@ -29,7 +29,7 @@ from drnmf.selection.likelihood.masses import (
     PoissonNoise,
     noise_for,
 )
-from drnmf.selection.likelihood.scores import PROOF, corrected_size, drawn, likely_parameters, likely_size
+from drnmf.selection.likelihood.scores import DRAWS, PROOF, corrected_size, drawn, likely_parameters, likely_size
 from drnmf.solve.encode import Encoder
 
 BETAS = (0.0, 0.5, 1.0, 1.5, 2.0)
@@ -194,8 +194,8 @@ class KnownComponents:
         size, V = found(self.given)
         dense = np.asarray(self.given.X.toarray() if sp.issparse(self.given.X) else self.given.X, dtype=np.float64)
         V = np.where(np.isnan(dense), math.nan, V)
-        corrected = corrected_size(size, lambda seed: found(Received(drawn(V, size, unit, seed), observed))[0])
-        return NegativeBinomial(float(f"{corrected:.4g}"))
+        again = [found(Received(drawn(V, size, unit, seed), observed))[0] for seed in range(DRAWS)]
+        return NegativeBinomial(float(f"{corrected_size(size, again):.4g}"))
 
 
 def some_rows(shape: tuple[int, int], seed: int) -> Places:

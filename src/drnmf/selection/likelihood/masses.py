@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
@@ -181,16 +181,33 @@ class GaussianNoise:
 
 @dataclass(frozen=True)
 class KnownNoise:
-    """A normal distribution whose sd is known for every entry: uncertainties. Nothing is free."""
+    """A normal distribution whose sd is known for every entry: uncertainties. Nothing is free.
+
+    Attributes
+    ----------
+    sd : of every entry about the fit
+    base_sd : of every entry about what row and column sums predict; empty where nobody asks
+    """
 
     sd: Vector
+    base_sd: Vector = field(default_factory=lambda: np.empty(0))
     name = "Fro"
+
+    @classmethod
+    def of(cls, sd: Vector, x: Vector, base: Vector) -> KnownNoise:
+        """Widen what is known by as much as row and column sums are off in the mean.
+
+        They predict entries worse than uncertainties say. Without this p_0 bounds nothing: entries that a fit misses by
+        many sd cost whatever they like, and a handful of them rules all scores.
+        """
+        off = float(np.mean(((x - base) / sd) ** 2)) if x.size else 1.0
+        return cls(sd, sd * math.sqrt(max(off, 1.0)))
 
     def bounds(self, x: Vector, mu: Vector, grid: Grid) -> tuple[float, float] | None:
         return None
 
     def log_mass(self, x: Vector, mu: Vector, grid: Grid) -> LogMass:
-        sd = np.resize(self.sd, x.shape)  # entries may be asked for twice, under two means
+        sd = np.concatenate([self.sd, self.base_sd])[: x.size]  # those of p_0 come after those of the fit
         values = -_HALF_LOG_2PI - np.log(sd) - 0.5 * ((x - mu) / sd) ** 2
         return lambda _: values
 

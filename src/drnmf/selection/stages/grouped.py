@@ -20,7 +20,7 @@ from drnmf.selection.asked import Asked, AskedOfGroup, SearchResult
 from drnmf.selection.assignment.assign import assign, assigned_in_time, encoded, opened, settled, supports_of
 from drnmf.selection.assignment.supports import Places
 from drnmf.selection.matching import shares
-from drnmf.selection.stages.groups import LEAST_ROWS, OVERALL, Asking, Merged, groups_of, merged
+from drnmf.selection.stages.groups import LEAST_ROWS, OVERALL, Asking, Merged, groups_of, told_apart
 from drnmf.selection.stages.residuals import residuals
 from drnmf.selection.stages.stages import REDRAWN_RUNS
 from drnmf.solve.settings import asked_losses, reading_of
@@ -59,11 +59,28 @@ def in_groups(search: Search, X: Any, model: Parameters, asked: Asked) -> Search
         raise ValueError("groups do not go with entries that are held out (HeldOut): give weights, or leave one out.")
     rows = groups_of(() if asked.groups is None else asked.groups, m)
     searched = {name: at for name, at in rows.items() if at.size >= LEAST_ROWS and _holds_something(X, at)}
+    overall, alone = every_search(search, X, model, asked, searched)
+    of_all, of_groups = _stable(OVERALL, overall), [_stable(name, one) for name, one in alone.items()]
+    small = [name for name in rows if name not in searched]
+    notes = [f"Groups of fewer than {LEAST_ROWS} rows were not searched alone: {', '.join(small)}."] if small else []
+    if not any(len(one.components) for one in (of_all, *of_groups)):
+        return replace(overall, notes=(*overall.notes, "No group has a stable component.", *notes))
+    problem = opened(X, "discover", reading_of(model, asked.entry_weight, asked.uncertainty))
+    asking = Asking(problem, overall.encoder, {OVERALL: np.arange(m)} | searched)
+    found = _assembled(overall, asking, *told_apart(of_all, of_groups), notes)
+    matching = asked.matched(found.components)
+    return replace(found, matching=matching, seconds=time.perf_counter() - before, max_time=model.max_time)
+
+
+def every_search(
+    search: Search, X: Any, model: Parameters, asked: Asked, groups: dict[str, Places]
+) -> tuple[SearchResult, dict[str, SearchResult]]:
+    """Search all rows, and then every group under the losses and with at most the components that all rows have."""
+    before, m = time.perf_counter(), int(X.shape[0])
     plain = replace(asked, groups=None, reference=None, level=None)
-    overall = search(X, _part(model, "all", FOR_ALL), plain)
-    sources = [_stable(OVERALL, overall)]
-    for k, (name, at) in enumerate(searched.items()):
-        part, count = _rows(X, at), sum(rest.size for rest in list(searched.values())[k:])
+    overall, alone = search(X, _part(model, "all", FOR_ALL), plain), dict[str, SearchResult]()
+    for k, (name, at) in enumerate(groups.items()):
+        part, count = _rows(X, at), sum(rest.size for rest in list(groups.values())[k:])
         left = None if model.max_time is None else max(model.max_time - (time.perf_counter() - before), 1.0)
         one = replace(model, max_time=None if left is None else left * at.size / count)
         of_part = replace(
@@ -73,23 +90,20 @@ def in_groups(search: Search, X: Any, model: Parameters, asked: Asked) -> Search
             entry_weight=_rows(asked.entry_weight, at, m),
             uncertainty=_rows(asked.uncertainty, at, m),
         )
-        alone = search(part, _part(one, f"group-{k + 1}", 1.0), AskedOfGroup(**vars(of_part), within=overall.losses))
-        sources.append(_stable(name, alone))
-    small = [name for name in rows if name not in searched]
-    notes = [f"Groups of fewer than {LEAST_ROWS} rows were not searched alone: {', '.join(small)}."] if small else []
-    if not any(len(one.components) for one in sources):
-        return replace(overall, notes=(*overall.notes, "No group has a stable component.", *notes))
-    problem = opened(X, "discover", reading_of(model, asked.entry_weight, asked.uncertainty))
-    asking = Asking(problem, overall.encoder, {OVERALL: np.arange(m)} | searched)
-    found = _assembled(overall, asking, merged(sources), notes)
-    matching = asked.matched(found.components)
-    return replace(found, matching=matching, seconds=time.perf_counter() - before, max_time=model.max_time)
+        asked_of_it = AskedOfGroup(**vars(of_part), within=overall.losses)
+        alone[name] = search(part, _part(one, f"group-{k + 1}", 1.0), asked_of_it)
+    return overall, alone
 
 
-def _assembled(overall: SearchResult, asking: Asking, everything: Merged, notes: list[str]) -> SearchResult:
-    """The discovery over all rows with the components of all searches, and contributions of those."""
+def _assembled(
+    overall: SearchResult, asking: Asking, of_all: Merged, of_groups: Merged, notes: list[str]
+) -> SearchResult:
+    """The discovery over all rows with what groups add to it, and contributions of those."""
     problem, encoder = asking.problem, overall.encoder
-    chosen = everything.some(asking.kept(everything))
+    chosen = asking.kept(of_all, of_groups)
+    said = (*overall.notes, _said(of_all, of_groups, chosen, len(asking.groups) - 1), *notes, NO_INTERVALS)
+    if chosen.sources == of_all.sources and len(chosen.sources) == overall.rank:
+        return replace(overall, sources=of_all.sources, notes=said)
     H = chosen.components.astype(encoder.components.dtype)
     encoder = replace(encoder, components=H, mean_row=np.zeros(len(H)))
     dense = encoded(encoder, problem)
@@ -113,18 +127,19 @@ def _assembled(overall: SearchResult, asking: Asking, everything: Merged, notes:
         residuals=residuals(problem.given.X, W, chosen.components, worst),
         encoder=encoder,
         sources=chosen.sources,
-        notes=(*overall.notes, *_said(everything, chosen, len(asking.groups) - 1), *notes, NO_INTERVALS),
+        notes=said,
     )
 
 
-def _said(everything: Merged, chosen: Merged, groups: int) -> list[str]:
-    """Say what was kept of what the groups found."""
-    twice = sum(len(names) > 1 for names in chosen.sources)
-    found, once = len(everything.sources), len(chosen.sources) - twice
-    return [
-        f"{groups} groups were searched beside all rows: of {found} components that differ {twice} were found at least "
-        f"twice, and {once} found once are kept because held-out entries of their group ask for them."
-    ]
+def _said(of_all: Merged, of_groups: Merged, chosen: Merged, groups: int) -> str:
+    """Say what was kept of what all rows and the groups have."""
+    again = sum(len(names) > 1 for names in of_all.sources)
+    added = sum(OVERALL not in names for names in chosen.sources)
+    return (
+        f"{groups} groups were searched beside all rows: {again} of the {len(of_all.sources)} components of all rows "
+        f"were found there again and {len(chosen.sources) - added} are kept; of {len(of_groups.sources)} that only "
+        f"groups have {added} are kept, because held-out entries of their groups ask for them."
+    )
 
 
 def _stable(name: str, found: SearchResult) -> Merged:

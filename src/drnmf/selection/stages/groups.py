@@ -1,7 +1,9 @@
 """Components that few rows hold: looked for in every group of rows and over all, and put together.
 
-Components of all searches are merged where they are alike (average linkage of cosines), and one is kept where it was
-found at least twice, in two groups or in one and over all, or where held-out entries of its group ask for it.
+What was found over all rows stays as it is: it was fitted to many more rows. It is kept where a group has it too, or
+held-out entries ask for it. Components that only groups have are merged where they are alike (average linkage of
+cosines), and each is kept where held-out entries of its groups ask for it: what comes again in several groups may be
+the same mixture of what they share.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from typing import Any
 
 import numpy as np
 from scipy.cluster.hierarchy import fcluster, linkage
+from scipy.stats import norm
 
 from drnmf.backends.observed import HeldOut, product
 from drnmf.losses.base import Loss
@@ -24,7 +27,7 @@ from drnmf.selection.entries import Facts, counted, facts_of
 from drnmf.selection.folds import HELD_OUT, LEAST_ENTRIES, Fold
 from drnmf.selection.likelihood.masses import noise_for
 from drnmf.selection.likelihood.scores import Scores, joined, paired
-from drnmf.selection.matching import shares
+from drnmf.selection.matching import cosine, shares
 from drnmf.solve.encode import Encoder
 
 OVERALL = "all"
@@ -41,6 +44,8 @@ MASKS = 4
 
 STEPS = 100
 """Steps of contributions that are only compared."""
+
+_ARRAYS = ("components", "stability", "found_in", "spread")
 
 
 def groups_of(labels: Iterable[Any], count: int) -> dict[str, Places]:
@@ -83,29 +88,51 @@ class Merged:
     spread: Vector
     sources: tuple[tuple[str, ...], ...]
 
+    def and_those_of(self, other: Merged) -> Merged:
+        """Put others behind them."""
+        components, stability, found_in, spread = (
+            np.concatenate([getattr(self, part), getattr(other, part)]) for part in _ARRAYS
+        )
+        return Merged(components, stability, found_in, spread, self.sources + other.sources)
+
     def some(self, kept: Sequence[int] | Places) -> Merged:
         """Take some of them."""
         sources = tuple(self.sources[k] for k in kept)
         return Merged(self.components[kept], self.stability[kept], self.found_in[kept], self.spread[kept], sources)
 
 
-def merged(found: Sequence[Merged]) -> Merged:
-    """Merge components that are alike, each into the median of its cluster.
+def told_apart(overall: Merged, groups: Sequence[Merged]) -> tuple[Merged, Merged]:
+    """Tell what groups found again of what all rows have, and merge what only groups have.
 
-    Parameters
-    ----------
-    found : of the searches, at least one of which has a component
+    Returns
+    -------
+    overall : as it was, with the groups that have each component among its sources
+    of_groups : the others, each the median of those that are alike
 
     Examples
     --------
     >>> one, spread = np.eye(2, 3), np.zeros((2, 3))
-    >>> a = Merged(one, np.ones(2), np.full(2, 4), spread, (("a",),) * 2)
-    >>> merged([a, replace(a, sources=(("b",),) * 2)]).sources
-    (('a', 'b'), ('a', 'b'))
+    >>> a = Merged(one, np.ones(2), np.full(2, 4), spread, (("all",),) * 2)
+    >>> b = Merged(one[:, ::-1], np.ones(2), np.full(2, 4), spread, (("b",),) * 2)
+    >>> found, new = told_apart(a, [b])
+    >>> found.sources, new.components.tolist()
+    ((('all',), ('all', 'b')), [[0.0, 0.0, 1.0]])
     """
+    names, only = list(overall.sources), list[Merged]()
+    for group in groups:
+        alike = cosine(group.components, overall.components)
+        again = np.asarray(alike.max(axis=1, initial=-1.0) >= ALIKE)
+        for k in np.unique(alike[again].argmax(axis=1)) if again.any() else ():  # each stands for the nearest alone
+            names[k] += group.sources[0]
+        only.append(group.some(np.flatnonzero(~again)))
+    new = merged(only) if any(len(one.sources) for one in only) else overall.some([])
+    return replace(overall, sources=tuple(names)), new
+
+
+def merged(found: Sequence[Merged]) -> Merged:
+    """Merge components that are alike, each into the median of its cluster; there must be one at least."""
     components, stability, found_in, spread = (
-        np.concatenate([getattr(one, part) for one in found])
-        for part in ("components", "stability", "found_in", "spread")
+        np.concatenate([getattr(one, part) for one in found]) for part in _ARRAYS
     )
     components, names = shares(components), [name for one in found for (name,) in one.sources]
     cluster = np.ones(1, dtype=np.int64)
@@ -119,6 +146,11 @@ def merged(found: Sequence[Merged]) -> Merged:
         np.stack([np.median(spread[at], axis=0) for at in members]),
         tuple(tuple(dict.fromkeys(names[i] for i in at)) for at in members),
     )
+
+
+def _surest(found: Merged, some: set[int]) -> list[int]:
+    """Order components by their stability."""
+    return sorted(some, key=lambda k: (-float(found.stability[k]), k))
 
 
 @dataclass(frozen=True)
@@ -136,26 +168,34 @@ class Asking:
     encoder: Encoder
     groups: dict[str, Places]
 
-    def kept(self, all_of: Merged) -> list[int]:
-        """List the components that were found twice, and those that their group asks for beside them."""
-        kept = [k for k, names in enumerate(all_of.sources) if len(names) > 1]
-        once = [k for k in range(len(all_of.sources)) if k not in kept]
-        for k in sorted(once, key=lambda k: -float(all_of.stability[k])):
-            if self._asks(all_of.sources[k][0], all_of.components[kept], all_of.components[k]):
-                kept.append(k)
-        return sorted(kept)
+    def kept(self, overall: Merged, of_groups: Merged) -> Merged:
+        """Take what is found again or asked for of all rows, and what is asked for beside it of groups.
 
-    def _asks(self, name: str, others: Vector, one: Vector) -> bool:
-        """Tell whether held-out entries of a group are predicted clearly better with a component than without it."""
+        Many components of groups are asked about, and each must convince as one of so many.
+        """
+        again = [k for k, names in enumerate(overall.sources) if len(names) > 1]
+        for k in _surest(overall, set(range(len(overall.sources))) - set(again)):
+            if self._asks(overall.sources[k], overall.components[again], overall.components[k], CLEARLY):
+                again.append(k)
+        chosen, count = overall.some(sorted(again)), len(of_groups.sources)
+        clearly = float(norm.isf(norm.sf(CLEARLY) / max(count, 1)))
+        for k in _surest(of_groups, set(range(count))):
+            if self._asks(of_groups.sources[k], chosen.components, of_groups.components[k], clearly):
+                chosen = chosen.and_those_of(of_groups.some([k]))
+        return chosen
+
+    def _asks(self, names: tuple[str, ...], others: Vector, one: Vector, clearly: float) -> bool:
+        """Tell whether held-out entries of groups are predicted clearly better with a component than without it."""
         if not len(others):
             return True
-        part = self.problem.rows(self.groups[name]).given
+        at = np.sort(np.concatenate([self.groups[name] for name in names]))
+        part = self.problem.rows(at).given
         facts = facts_of(counted(part))
         if HELD_OUT * facts.count < LEAST_ENTRIES:
             return False
         scores = [self._score(part, facts, H) for H in (np.vstack([others, one]), others)]
         gain, error = paired(*scores)
-        return gain > CLEARLY * error
+        return gain > clearly * error
 
     def _score(self, part: Received, facts: Facts, H: Vector) -> Scores:
         omega, found = self.encoder.objective.omega, []

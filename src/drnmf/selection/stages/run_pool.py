@@ -27,7 +27,7 @@ from drnmf.selection.entries import Facts, bound, counted, facts_of
 from drnmf.selection.folds import HELD_OUT, Fold
 from drnmf.selection.likelihood.masses import noise_for
 from drnmf.selection.likelihood.scores import joined
-from drnmf.selection.resampling import seen_by_run
+from drnmf.selection.resampling import POISSON, seen_by_run
 from drnmf.selection.stages.runs import Run, Store
 from drnmf.selection.stages.schedule import Schedule
 from drnmf.selection.warm_starts import on_host
@@ -124,9 +124,11 @@ class Study:
     def run(self, rank: int, seed: int, max_time: float | None, callback: Callback | None, judges: bool = False) -> Run:
         """Fit from the start of a seed, to what is drawn from X with the same seed.
 
-        A run that `judges` its rank does not see some entries of X itself, and these score it.
+        A run that `judges` its rank does not see some entries of X itself, and these score it. Counts are drawn anew
+        upright too, for such runs have a say in the rank.
         """
-        rows, turned = rows_seen(self.problem.given, seed, self.omega, judges), judges and self.turns
+        rows = rows_seen(self.problem.given, seed, self.omega, judges)
+        turned = self.turns and (judges or self.resample == POISSON)
         whole, factors = self.problem.rows(rows), None if self.factors is None else self.factors[rows]
         whole = whole.turned if turned else whole
         X = seen_by_run(whole.given, None if judges else self.resample, factors, seed)
@@ -144,9 +146,11 @@ class Study:
                 result = part.back(fit_interval(part, self.losses, runner))
             else:
                 result = part.back(fit_factors(part, runner))
-        if fold is None:
+        if fold is None and not turned:
             return Run.of(result)
         W, H = on_host(part.data, (result.W, result.H))
+        if fold is None:
+            return Run.of(result.at(H.T, W.T), keep_W=True)
         W = W if factors is None else W / factors[:, None]
         scores = joined([fold.score(noise_for(loss), (W, H)) for loss in result.omega]) if self.fraction else None
         result = result.at(H.T, W.T) if turned else result.at(W, H)

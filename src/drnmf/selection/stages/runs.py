@@ -38,7 +38,7 @@ class Run:
     trace : how it went
     reason : why it ended; "max_time" where it was stopped early
     scores : of the entries that were held out of it, None where it saw all
-    W : (m, r) of a run that judges a rank and saw every row, else None
+    W : (m, r) of a run that judges a rank and saw every row, or that was made on the transpose; else None
     """
 
     H: Array
@@ -70,6 +70,11 @@ class Run:
     def error(self) -> float:
         """The largest scaled loss."""
         return float((self.losses / self.references).max())
+
+    @property
+    def short_side(self) -> Array:
+        """The factor of the columns of X upright: (r, n), or (r, m) where the run was made on the transpose."""
+        return self.H if self.W is None else self.W.T
 
     @property
     def whole(self) -> bool:

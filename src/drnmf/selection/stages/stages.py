@@ -74,6 +74,8 @@ SAME_SIZE = 1.25
 """Sizes of a negative binomial within this ratio are one loss."""
 _NOISE_FITS = 8.0
 """Work of the noise profile, in fits: one, and short ones from where their neighbour ended."""
+_MOMENT = 1e-3
+"""Seconds that the first fits of the noise are given where the limit was over before them: a limit of 0 is none."""
 _SPARE = 0.1
 """Part of the limit that must be left for more ranks to be tried after the consensus."""
 _LAST_FITS = 0.5
@@ -179,29 +181,35 @@ class Stages:
         table : the ranks that were tried under them
         noise : what they were chosen by, None where they were given
         """
-        how = COARSE if coarse else self.ask.how
-        if self.losses is not None:
-            table = self.search(pool, how)
-            self._look_above(pool, table, None, coarse)
-            return pool, table, None
-        profile = self.noise(pool.study, min(self.ranks, key=lambda rank: abs(rank - FIRST_RANK)))
-        loss = self._one_loss()
-        self.judging = _under(pool, loss)
-        for _ in range(ROUNDS if len(self.ranks) > 1 else 0):
-            look = Search(self.judging, NOISE, self.ranks, COARSE, min(LOOKS, self.ask.judges))
-            self._try(look)
-            if not look.found:
-                break
-            profile = self.noise(pool.study, best_rank(look.table).rank)
-            if same_loss(self._one_loss(), loss):
-                break
+        profile, judging, table, several = None, pool, list[Tried](), len(self.ranks) > 1
+        if self.losses is None:
+            profile = self.noise(pool.study, min(self.ranks, key=lambda rank: abs(rank - FIRST_RANK)))
             loss = self._one_loss()
-            self.judging = _under(pool, loss)
-        else:
-            if len(self.ranks) > 1:
-                self._note(f"Noise and rank did not settle in {ROUNDS} rounds: the last is taken.")
-        self.schedule.close(NOISE)
-        table, pool = self.search(self.judging, how), _under(pool, self._one_loss())
+            judging = self.judging = _under(pool, loss)
+            for _ in range(ROUNDS if several else 0):
+                look = Search(judging, NOISE, self.ranks, COARSE, min(LOOKS, self.ask.judges))
+                self._try(look)
+                if not look.found:
+                    break
+                if self.schedule.allowance(NOISE) == 0.0:
+                    self.missing.append("the noise was not read again at the rank that was found")
+                    break
+                profile = self.noise(pool.study, best_rank(look.table).rank)
+                if same_loss(self._one_loss(), loss):
+                    break
+                loss = self._one_loss()
+                judging = self.judging = _under(pool, loss)
+            else:
+                if several:
+                    self._note(f"Noise and rank did not settle in {ROUNDS} rounds: the last is taken.")
+            self.schedule.close(NOISE)
+            pool = _under(pool, self._one_loss())
+        if several or self.ask.criteria:
+            self.notes += _too_few(judging.study, self.ranks[0], self.ask.held_out)
+            how = COARSE if coarse else self.ask.how  # `penalise` tries the others then
+            table = self._try(Search(judging, RANKS, self.ranks, how, self.ask.judges))
+            if not table:
+                raise self._too_short(self.ranks[0])
         self._look_above(pool, table, profile, coarse)
         return pool, table, profile
 
@@ -243,7 +251,7 @@ class Stages:
                 runs = pool.runs(RANKS, rank, REDRAWN_RUNS)
                 if len(runs) < REDRAWN_RUNS or sum(run.settled for run in runs) < REDRAWN_RUNS // 2:
                     break
-                stability[rank] = consensus([run.H for run in runs]).stability
+                stability[rank] = consensus([run.short_side for run in runs]).stability
         self.schedule.close(RANKS)
         self.ended(RANKS, before)
         counts = {rank: int((values >= self.ask.threshold).sum()) for rank, values in stability.items()}
@@ -261,7 +269,8 @@ class Stages:
     def noise(self, study: Study, rank: int) -> NoiseProfile:
         """Read the losses off the noise at a rank."""
         before, allowed = self.schedule.seconds, self.schedule.allowance(NOISE)
-        model = replace(self.ask.model, n_components=rank, n_init=1, init="random", max_time=allowed, verbose=0)
+        limit = None if allowed is None else max(allowed, _MOMENT)
+        model = replace(self.ask.model, n_components=rank, n_init=1, init="random", max_time=limit, verbose=0)
         held_out, X = self.ask.held_out, study.problem.given.X
         profile = read_noise(study.upright, model, study.runner, held_out=held_out, counts=self.ask.counts)
         if study.turns:
@@ -292,32 +301,16 @@ class Stages:
             alike = f"held-out entries cannot tell it from {best.name}, and it uses the sparsity of X"
             self._note(f"{loss.name} is fitted: {alike}.")
 
-    def search(self, pool: RunPool, how: str) -> list[Tried]:
-        """Try ranks with a few runs each; where all is COARSE `penalise` tries the others."""
-        if len(self.ranks) == 1 and not self.ask.criteria:
-            return []
-        self.notes += _too_few(pool.study, self.ranks[0], self.ask.held_out)
-        table = self._searched(Search(pool, RANKS, self.ranks, how, self.ask.judges))
-        if not table:
-            raise self._too_short(self.ranks[0])
-        return table
+    def _try(self, search: Search) -> list[Tried]:
+        """Try one rank after another, unless there is no time for two runs of it.
 
-    def _searched(self, search: Search) -> list[Tried]:
-        """Search among ranks in a stage of its own; what there is no time for is `_left` for later."""
-        before = self.schedule.seconds
-        self._try(search)
-        self._left = None if search.finished else search
-        self.schedule.close(search.stage)
-        self.ended(search.stage, before, search.finished)
-        return search.table
-
-    def _try(self, search: Search) -> None:
-        """Try one rank after another, unless there is no time for two runs of it."""
-        found, ranks = search.found, search.ranks
-        pool = self._that_judges(search.pool)
+        But for the noise, of which it is a part, a search is a stage: what there is no time for is `_left` for later.
+        """
+        found, ranks, before = search.found, search.ranks, self.schedule.seconds
+        pool, stage = self._that_judges(search.pool), search.stage != NOISE
         with self._until_interrupted(pool):
             for rank in to_try(ranks, found, search.how):
-                if search.stage != NOISE:
+                if stage:
                     left = still_to_try(ranks, found, search.how)
                     self.schedule.expect(search.stage, search.judges * max(left, rank))
                     likely = self._rank(search.table) if found else ranks[len(ranks) // 2]
@@ -326,9 +319,15 @@ class Stages:
                 whole = [run for run in made if run.whole]
                 enough = min(2, search.judges)
                 if len(made) < enough or (len(whole) < enough and rank != ranks[0]):
-                    return
+                    break
                 found[rank] = self._judged(pool, rank, made)
-            search.finished = True
+            else:
+                search.finished = True
+        if stage:
+            self._left = None if search.finished else search
+            self.schedule.close(search.stage)
+            self.ended(search.stage, before, search.finished)
+        return search.table
 
     def _that_judges(self, pool: RunPool) -> RunPool:
         """The pool whose runs do not see some entries, or see all where X is too small for that."""
@@ -370,7 +369,7 @@ class Stages:
         rank, n_runs = self._rank(table), self.ask.n_runs
         runs = self._consensus_runs(pool, rank)
         while self._left is not None and self._has_time(runs):
-            before, table = len(table), self._searched(self._left)
+            before, table = len(table), self._try(self._left)
             if self._rank(table) != rank:
                 rank = self._rank(table)
                 runs = self._consensus_runs(pool, rank)
@@ -484,7 +483,7 @@ class Stages:
 
     def _finer(self, pool: RunPool, ranks: tuple[int, ...]) -> tuple[list[Tried], bool]:
         """Search next to the best rank of the grid; under a sparsity all over, for more components may predict well."""
-        found = self._searched(Search(pool, FINER, ranks, LADDER, self.ask.judges))
+        found = self._try(Search(pool, FINER, ranks, LADDER, self.ask.judges))
         finished, self._left = self._left is None, None
         if not finished:
             tried = ", ".join(str(one.rank) for one in found) or "none"
