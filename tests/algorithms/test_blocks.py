@@ -30,6 +30,18 @@ class Cube:
     dtype, scale, shares_curvature, reuses = np.dtype(float), 1.0, True, False
 
     @property
+    def data(self):
+        return self.unfolded[0]
+
+    @property
+    def count(self):
+        return self.X.size
+
+    @property
+    def zeros(self):
+        return int((self.X == 0).sum())
+
+    @property
     def names(self):
         return tuple(f"mode {k}" for k in range(self.X.ndim))
 

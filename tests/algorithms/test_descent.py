@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from drnmf.algorithms import descent
+from drnmf.algorithms import loop
 from drnmf.algorithms.loop import Control, solve
 from drnmf.algorithms.updates.hals import HALS
 from drnmf.algorithms.weights import Fixed
 from drnmf.backends.base import in_unit
-from drnmf.backends.host.threads import get_num_threads, set_num_threads
+from drnmf.backends.host.native import get_num_threads, set_num_threads
 from drnmf.backends.open import open_data
 from drnmf.losses.beta import FROBENIUS
 from drnmf.objective.objective import Objective
@@ -50,8 +50,8 @@ def same(one, other):
 @pytest.fixture
 def calls(monkeypatch):
     """How often an iteration was made at once."""
-    made, descend = [], descent.descend
-    monkeypatch.setattr(descent, "descend", lambda *told: made.append(1) or descend(*told))
+    made, descend = [], loop.descend
+    monkeypatch.setattr(loop, "descend", lambda *told: made.append(1) or descend(*told))
     return made
 
 
@@ -62,7 +62,7 @@ def test_an_iteration_at_once_has_the_bits_of_one_in_halves(monkeypatch, calls, 
     data = drawn(layout, dtype, scale=scale)
     whole = run(data)
     assert len(calls) == 29  # the first is made in halves
-    monkeypatch.setattr(descent, "begin", lambda *told: None)
+    monkeypatch.setattr(loop, "begin_descent", lambda *told: None)
     same(whole, run(data))
     assert len(calls) == 29
 
@@ -70,7 +70,7 @@ def test_an_iteration_at_once_has_the_bits_of_one_in_halves(monkeypatch, calls, 
 def test_a_component_that_vanished_stays_there_too(monkeypatch):
     data = in_unit(open_data(np.outer(np.arange(1.0, 30.0), np.arange(1.0, 20.0))))  # of rank one
     whole = run(data)
-    monkeypatch.setattr(descent, "begin", lambda *told: None)
+    monkeypatch.setattr(loop, "begin_descent", lambda *told: None)
     same(whole, run(data))
 
 

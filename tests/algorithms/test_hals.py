@@ -12,14 +12,14 @@ import pytest
 import scipy.sparse as sp
 
 from drnmf import BetaNMF, Solver
-from drnmf.algorithms import descent
+from drnmf.algorithms import loop
 from drnmf.algorithms.loop import Control, solve
 from drnmf.algorithms.result import Interrupted
 from drnmf.algorithms.updates.hals import HALS
 from drnmf.algorithms.updates.steps import _descend_shared, _push, extrapolated_step, shared_step
 from drnmf.algorithms.weights import Fixed
 from drnmf.backends.base import losses_of
-from drnmf.backends.host.threads import get_num_threads, set_num_threads
+from drnmf.backends.host.native import get_num_threads, set_num_threads
 from drnmf.backends.open import open_data
 from drnmf.losses.beta import FROBENIUS
 from drnmf.losses.names import as_loss
@@ -118,7 +118,7 @@ def test_ctrl_c_between_the_steps_of_an_iteration_leaves_factors_with_their_own_
         return moved
 
     monkeypatch.setattr(HALS, "step", interrupted)
-    monkeypatch.setattr(descent, "begin", lambda *told: None)  # half by half
+    monkeypatch.setattr(loop, "begin_descent", lambda *told: None)  # half by half
     data, rng = open_data(word_counts(70, 90)), np.random.default_rng(1)
     with pytest.raises(Interrupted) as stop:
         alone(data, rng.random((70, 8)), rng.random((8, 90)))
@@ -128,7 +128,7 @@ def test_ctrl_c_between_the_steps_of_an_iteration_leaves_factors_with_their_own_
 
 
 def test_ctrl_c_in_an_iteration_made_at_once_leaves_factors_with_their_own_loss(monkeypatch):
-    calls, descend = [], descent.descend
+    calls, descend = [], loop.descend
 
     def interrupted(*told):
         calls.append(descend(*told))
@@ -136,7 +136,7 @@ def test_ctrl_c_in_an_iteration_made_at_once_leaves_factors_with_their_own_loss(
             raise KeyboardInterrupt
         return calls[-1]
 
-    monkeypatch.setattr(descent, "descend", interrupted)
+    monkeypatch.setattr(loop, "descend", interrupted)
     data, rng = open_data(word_counts(70, 90)), np.random.default_rng(1)
     with pytest.raises(Interrupted) as stop:
         alone(data, rng.random((70, 8)), rng.random((8, 90)))

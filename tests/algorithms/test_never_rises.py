@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from drnmf import DRNMF, L1, L2, Solver, Sparsity, Volume
+from drnmf import DRNMF, L1, L2, BetaNMF, Solver, Sparsity, Volume
 from drnmf.algorithms import iteration
 from drnmf.algorithms.updates.base import Rule
 from drnmf.algorithms.updates.constrained import OneSide
@@ -176,3 +176,23 @@ def test_what_an_exact_fit_still_moves_by_is_rounding_and_nobody_looks_for_less(
         assert values[-1] < 1e-3 * unit * size, "the fit is not exact"
         assert (np.diff(values) <= 2 * allowed[:-1]).all()
         assert trace.sweeps[-1] <= 4 * count + 1, "steps are taken back for rounding"
+
+
+@pytest.mark.parametrize("sums", [None, "W", "H"])
+@pytest.mark.parametrize("layout", ["dense", "sparse", "stored"])
+def test_rows_and_columns_of_zeros_raise_nothing_either(layout, sums):
+    """Seeded fits, noisy and exact. In float32 a sparse X has its loss from rounded V, known to one eps of sum x^2."""
+    rules = ("auto", "hals", "mu", "monotone", "extrapolated", "newton")
+    for seed in range(12):
+        rng, dtype = np.random.default_rng(seed), ("float32", "float64")[seed % 2]
+        X = rng.gamma(0.5, size=(14, 3)) @ rng.gamma(0.5, size=(3, 9)) * rng.gamma(20.0, 0.05, (14, 9)) ** (seed % 3)
+        X *= rng.random(X.shape) < (1.0, 0.4)[seed // 2 % 2]
+        X[seed % 14], X[:, seed % 9] = 0.0, 0.0
+        given = X.astype(dtype) if layout == "dense" else sp.csr_array(X.astype(dtype))
+        model = BetaNMF(3, beta=2, sum_to_one=sums, max_iter=40, tol=0, init="random", random_state=seed)
+        model.set_params(solver=Solver(update=rules[seed % 6]), unstored="missing" if layout == "stored" else "zero")
+        values, unit, size = model.fit(given).trace_.losses[:, 0], float(np.finfo(dtype).eps), float((X**2).sum())
+        allowed = rise_tolerance(dtype) * values + unit * np.sqrt(2 * values * size) + unit**2 * size
+        known = unit * size if layout == "sparse" else 0.0
+        assert np.isfinite(values).all()
+        assert (np.diff(values) <= 2 * allowed[:-1] + known).all()

@@ -348,7 +348,7 @@ def test_the_first_zero_is_an_observed_one():
 
 @pytest.mark.parametrize("layout", ["C", "csr32", "stored"])
 def test_threads_change_no_bit_under_weights(layout):
-    threads = pytest.importorskip("drnmf.backends.host.threads", reason="the compiled extension was not built")
+    threads = pytest.importorskip("drnmf.backends.host.native", reason="the compiled extension was not built")
     X, (W, H) = entries((700, 900), np.float32, 0.8), factors(700, 900, 5, np.float32)
     given = sp.csr_array(X) if layout != "C" else np.where(X > 2.0, np.nan, X)
     observed = product(_outer(X.shape), HeldOut(0.1).bind(X.shape))

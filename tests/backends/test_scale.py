@@ -18,6 +18,7 @@ QUESTIONS = ("separate", "weighted curved", "separate observed")
 @pytest.mark.parametrize(("backend", "losses", "dtype"), [case for case in cases() if case.values[1] in FEW])
 def test_sweeps(backend, losses, dtype):
     row, shape = BACKENDS[backend], (41, 140, 7)
+    slack = 16.0 * float(np.finfo(dtype).eps) if backend == "numpy" else 0.0  # some BLAS adds up by where arrays begin
     W, H = factors(*shape, dtype)
     for layout in row.layouts:
         X = entries(shape[:2], dtype, zeros=0.85 if layout in SPARSE else 0.1)
@@ -27,15 +28,18 @@ def test_sweeps(backend, losses, dtype):
             assert (data.mean, data.scale, data.zeros) == (wanted.mean, scale, wanted.zeros)
             for question in (name for name in QUESTIONS if name in row.asks):
                 ask = ASKS[question](LOSS_SETS[losses], observed(X.shape))
-                _assert_same(answer(data, W, H, ask), answer(wanted, W, H, ask))
+                _assert_same(answer(data, W, H, ask), answer(wanted, W, H, ask), slack)
             ask = ASKS["weighted curved"](LOSS_SETS[losses], None)
-            _assert_same(*(answer(one.T, H.T, np.ascontiguousarray(W.T), ask) for one in (data, wanted)))
+            _assert_same(*(answer(one.T, H.T, np.ascontiguousarray(W.T), ask) for one in (data, wanted)), slack)
 
 
-def _assert_same(got, wanted):
-    np.testing.assert_array_equal(got.losses, wanted.losses)
+def _assert_same(got, wanted, slack=0.0):
+    np.testing.assert_allclose(got.losses, wanted.losses, rtol=slack, atol=0)
     for name in "NPQ":
-        np.testing.assert_array_equal(getattr(got, name), getattr(wanted, name), err_msg=name)
+        one, other = getattr(got, name), getattr(wanted, name)
+        if one is not None and other is not None:
+            np.testing.assert_allclose(one, other, rtol=slack, atol=0, err_msg=name)
+        assert (one is None) == (other is None), name
 
 
 @pytest.mark.parametrize(("backend", "losses", "dtype"), [case for case in cases() if case.values[1] == "0 1"])

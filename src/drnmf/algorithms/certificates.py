@@ -16,7 +16,8 @@ from drnmf.objective.constraints import UNCONSTRAINED, Constraints
 from drnmf.objective.objective import Objective
 from drnmf.objective.penalty import BlockPenalties
 
-_TRIALS = 60
+_TRIALS, _MOST_SEARCHED = 60, 4
+"""Of a search for multipliers, and in how many variables: in more, 240 trials gain 5 % over the lambda of a run."""
 _BLOCK = 1 << 16  # entries of a factor that are looked at together
 
 
@@ -26,7 +27,8 @@ class Certificate:
 
     gap : max Dbar - lambda'Dbar, zero when lambda answers the factors best
     stationarity : the residual of the optimality conditions of sum lambda_b Dbar_b, smallest over lambda on the
-        losses that are (nearly) largest; zero at a stationary point of the maximum, of order one far from it
+        losses that are (nearly) largest, or at the lambda of the run where these are many; zero at a stationary point
+        of the maximum, of order one far from it
     multipliers : the lambda that attains it
     """
 
@@ -146,7 +148,7 @@ def certify(
 
 
 def _smallest(residual: Callable[[Vector], float], start: Vector) -> tuple[Vector, float]:
-    """The best multipliers on the simplex: nothing, one number, or a small search, by how many losses are active."""
+    """The best multipliers on the simplex: one number, a small search, or the start, by how many losses are active."""
     candidates = [start]
     if start.size == 2:
         line = minimize_scalar(
@@ -156,7 +158,7 @@ def _smallest(residual: Callable[[Vector], float], start: Vector) -> tuple[Vecto
             options={"maxiter": _TRIALS},
         )
         candidates.append(np.array([line.x, 1.0 - line.x]))
-    elif start.size > 2:
+    elif 2 < start.size <= _MOST_SEARCHED:
         search = minimize(residual, start, method="Nelder-Mead", options={"maxfev": 4 * _TRIALS})
         candidates.append(simplex.project(search.x))
     values = list(map(residual, candidates))

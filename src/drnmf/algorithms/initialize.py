@@ -211,19 +211,6 @@ def check_factor(name: str, value: ArrayLike, shape: tuple[int, int]) -> Vector:
     return factor
 
 
-def start(
-    data: Data,
-    rank: int,
-    init: str,
-    rng: RandomState,
-    W: ArrayLike | None = None,
-    H: ArrayLike | None = None,
-    units: tuple[float, float] = (1.0, 1.0),
-) -> Start:
-    """Make (W, H) to start from, floored, in the dtype of the data; given ones are multiplied by their units."""
-    return begun(data, rank, init, rng, W, H, units)[0]
-
-
 def begun(
     data: Data,
     rank: int,
@@ -233,7 +220,10 @@ def begun(
     H: ArrayLike | None = None,
     units: tuple[float, float] = (1.0, 1.0),
 ) -> tuple[Start, Vector]:
-    """Make a start as `start` does, with the leading singular values of X where it took them, (0,) elsewhere."""
+    """Make (W, H) to start from, with the leading singular values of X where it took them, (0,) elsewhere.
+
+    They are floored, in the dtype of the data; given ones are multiplied by their units.
+    """
     (m, n), S = data.shape, np.empty(0)
     if init != "custom" and init not in STARTS:
         raise ValueError(f"init={init!r} is not known: use one of {[*sorted(STARTS), 'custom']}.")
@@ -272,4 +262,4 @@ def starts(
     """
     first, S = begun(data, rank, init, rng, W, H, units)
     others = ["random" if init == "auto" else init] * (count - 1)
-    return [first, *(start(data, rank, name, rng, W, H, units) for name in others)], S
+    return [first, *(begun(data, rank, name, rng, W, H, units)[0] for name in others)], S

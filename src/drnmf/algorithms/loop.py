@@ -15,8 +15,7 @@ from typing import Protocol
 
 import numpy as np
 
-from drnmf.algorithms import descent
-from drnmf.algorithms.acceleration import Direction, accelerated
+from drnmf.algorithms.acceleration import Direction, accelerated, begin_descent, descend
 from drnmf.algorithms.certificates import entry_sum
 from drnmf.algorithms.iteration import Point, Task, iterate, swept
 from drnmf.algorithms.result import Interrupted, Progress, Result, Trace
@@ -24,7 +23,7 @@ from drnmf.algorithms.updates.base import Rule, Setup, State
 from drnmf.algorithms.weights import Policy, WeightState
 from drnmf.backends.base import Ask, Data, Descends
 from drnmf.backends.modes import Factors, Matrix, Modes
-from drnmf.losses.base import Omega
+from drnmf.losses.base import Omega, need_nonzeros_only
 from drnmf.numerics import (
     ALL_BUT_EXACT,
     LEAST_TRUST,
@@ -32,7 +31,6 @@ from drnmf.numerics import (
     NEWTON_RANK,
     REFERENCE_FLOOR,
     RESTART_RISE,
-    SOON_OVER,
     Array,
     Vector,
     rise_tolerance,
@@ -75,8 +73,6 @@ class Control:
     inner_iter : updates of all blocks per move of lambda; one trace row per move (Algorithm 2 with many)
     window, fraction : the window has `window` iterations, or this fraction of all so far where that is more. With a
         fraction, a run that falls faster in the second half of the window than in the first continues
-    finish : with a fraction, a run that is soon over, because it falls far less in the second half of the window than
-        in the first, continues until it moves by less than this; inf ends it as any other
     gaps : the gap counts where a run stops; without it a maximum that swings does not go on for ever
     least : what no fit can bring the loss of beta = 2 below; where little above it is left the window is half as long,
         and where much is left tol is smaller
@@ -93,7 +89,6 @@ class Control:
     inner_iter: int = 1
     window: int = 10
     fraction: float = 0.0
-    finish: float = math.inf
     gaps: bool = True
     least: float = 0.0
     overwrite: bool = False
@@ -210,31 +205,22 @@ def solve(
 
 def minimise(call: Call) -> Result:
     """Make a run by itself."""
-    data, starts, objective, rule = call.data, call.starts, call.objective, call.rule
-    policy, control, constraints = call.policy, call.control, call.constraints
-    rank = starts[0].shape[0]
-    # where lambda moves, an earlier curvature is that of another mixture
-    columns = sum(data.sizes) if policy.constant and constraints.free else None
-    alone = len(objective.omega) == 1
-    shared = (data.shares_curvature and (alone or not objective.penalties)) or (alone and rank <= NEWTON_RANK)
-    entries = None if data.spaces[0].deferred else math.prod(data.sizes)  # more than a sweep visits where X is sparse
-    rule = rule.under(Setup(objective.omega, rank, shared, columns, entries))
-    known = None if control.keeper is None else control.keeper.recall(objective.omega, rule, policy)
+    control, task = call.control, _task_of(call)
+    known = None if control.keeper is None else control.keeper.recall(call.objective.omega, task.rule, call.policy)
     if isinstance(known, Result):
         return known
-    if rule.facts.chooses and not all(space.whole for space in data.spaces):
-        raise ValueError(
-            f"{type(rule).__name__} chooses the weights from all parts of the factors in one place, and the rows of a "
-            "Dask array are never in one place: use another policy, for example policy='auto'."
-        )
-    _refuse_pieces(objective, data)
-    in_place = control.keeper is None and not data.spaces[0].deferred  # a keeper keeps the last iteration whole
-    task = Task.of(data, objective, rule, policy.constant, rank, constraints, in_place)
-    run = Run.begin(task, policy, starts, control) if known is None else Run.resume(task, policy, known)
+    run = Run.begin(task, call.policy, call.starts, control) if known is None else Run.resume(task, call.policy, known)
     reason = run.reason(control)
     try:
         while reason is None:
-            run.iteration(control.inner_iter)
+            if run.whole is None and task.in_place:
+                run.whole = begin_descent(task, run.point, run.weights)
+            for left in reversed(range(control.inner_iter)):
+                if run.whole is None:
+                    run.point = iterate(task, run.point, run.weights, early=task.fixed or left > 0)
+                else:
+                    run.point = descend(task, run.point, run.whole)
+            run.close_iteration()
             if control.callback is not None and control.callback(run.progress(control.max_iter)):
                 reason = "callback"
             reason = reason or run.reason(control)
@@ -246,6 +232,32 @@ def minimise(call: Call) -> Result:
     if control.keeper is not None:
         control.keeper.done(result)
     return result
+
+
+def _task_of(call: Call) -> Task:
+    """Say what every iteration of a run has to know, and refuse what no run could do."""
+    data, objective, constraints = call.data, call.objective, call.constraints
+    rank, fixed, deferred = call.starts[0].shape[0], call.policy.constant, data.spaces[0].deferred
+    # where lambda moves, an earlier curvature is that of another mixture
+    columns = sum(data.sizes) if fixed and constraints.free else None
+    alone = len(objective.omega) == 1
+    shared = (data.shares_curvature and (alone or not objective.penalties)) or (alone and rank <= NEWTON_RANK)
+    rule = call.rule.under(Setup(objective.omega, rank, shared, columns, _visited(data, objective.omega)))
+    if rule.facts.chooses and not all(space.whole for space in data.spaces):
+        raise ValueError(
+            f"{type(rule).__name__} chooses the weights from all parts of the factors in one place, and the rows of a "
+            "Dask array are never in one place: use another policy, for example policy='auto'."
+        )
+    _refuse_pieces(objective, data)
+    in_place = call.control.keeper is None and not deferred  # a keeper keeps the last iteration whole
+    return Task.of(data, objective, rule, fixed, rank, constraints, in_place)
+
+
+def _visited(data: Modes, omega: Omega) -> int | None:
+    """Count the entries of X that a sweep visits; None where X is not in the memory of this process."""
+    if data.spaces[0].deferred:
+        return None
+    return data.count - (data.zeros if data.data.compressed and need_nonzeros_only(omega) else 0)
 
 
 @dataclass
@@ -302,17 +314,9 @@ class Run:
     def iterations(self) -> int:
         return len(self.log.seconds) - 1
 
-    def iteration(self, inner_iter: int) -> None:
-        """Update all blocks, and note where they are."""
-        if self.whole is None and self.task.in_place:
-            self.whole = descent.begin(self.task, self.point, self.weights)
-        if self.whole is not None:  # coordinate descent, which nothing extrapolates further
-            for _ in range(inner_iter):
-                self.point = descent.descend(self.task, self.point, self.whole)
-        else:
-            for inner in range(inner_iter):
-                early = self.task.fixed or inner + 1 < inner_iter
-                self.point = iterate(self.task, self.point, self.weights, early)
+    def close_iteration(self) -> None:
+        """Extrapolate from where the blocks are now, and note it; coordinate descent does that by itself."""
+        if self.whole is None:
             self.point, self.direction = accelerated(self.task, self.point, self.weights, self.direction)
         if self.note():
             self.point = self.task.restart(self.point)
@@ -322,8 +326,9 @@ class Run:
         task, losses = self.task, self.point.sweep.losses
         scaled = task.objective.scaled(losses)
         if task.rule.facts.chooses:
-            # all blocks chose, the last one last; one of which nothing is free chooses nothing
-            self.weights = next(state for state in reversed(self.point.states) if state is not None)
+            # all blocks chose, the last one last; one of which nothing is free, or to which all are one, does not
+            chosen = map(task.rule.chosen, reversed(self.point.states))
+            self.weights = next((weights for weights in chosen if weights is not None), self.weights)
         else:
             self.weights, self.policy_state = self.policy.step(self.weights, scaled, self.policy_state)
         self._add_row(scaled)
@@ -374,9 +379,8 @@ class Run:
         if not (still and control.fraction):
             return still
         first, second = self._halves(w)
-        if second > first + rise_tolerance(self.task.data.dtype) * now:
-            return False  # it gathers speed, as on its way down from a saddle
-        return second >= SOON_OVER * first or before - now <= control.finish * before
+        # a run that gathers speed, as on its way down from a saddle, continues
+        return bool(second <= first + rise_tolerance(self.task.data.dtype) * now)
 
     def _window(self, control: Control) -> int:
         """How many iterations the rule looks back."""

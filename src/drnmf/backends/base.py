@@ -257,6 +257,21 @@ class Space(Protocol):
         """
         ...
 
+    def map_rows(self, function: Callable[[Data], Array], data: Data, rank: int) -> Array:
+        """Make a factor (r, n) of this space from the other side of X, piece by piece where its rows are in pieces.
+
+        Parameters
+        ----------
+        function : Data of some rows of X, (rows, n) -> (r, rows)
+        data : X whose transpose has this space
+        rank : r
+
+        Returns
+        -------
+        F : (r, rows of X) in the form of the space
+        """
+        ...
+
     def sum(self, function: Callable[..., Vector], *arguments: object) -> Vector:
         """Add up function(*arguments) over the pieces in which factors and parts are stored.
 
@@ -271,7 +286,7 @@ class Space(Protocol):
         """
         ...
 
-    def split(self, whole: Any) -> Any:
+    def split(self, whole: object) -> Any:
         """Take a state that `join` returned back into the space.
 
         Parameters
@@ -284,7 +299,7 @@ class Space(Protocol):
         """
         ...
 
-    def join(self, state: Any) -> Any:
+    def join(self, state: object) -> Any:
         """Bring a state of this space to the host, with NumPy arrays.
 
         Parameters
@@ -313,6 +328,25 @@ class Space(Protocol):
         Ft : (n, r), NumPy or what the backend's users expect (a tensor, a Dask array)
         """
         ...
+
+
+class InOnePiece:
+    """What every space does whose factors are each one array: functions are called, once."""
+
+    def take(self, F: Array, at: Indices | None, into: Space) -> Array:
+        return into.put(F if at is None else F[:, at])
+
+    def map(self, function: Callable[..., Any], *arguments: object, count: int = 1) -> Any:
+        return function(*arguments)
+
+    def map_rows(self, function: Callable[[Data], Array], data: Data, rank: int) -> Array:
+        return function(data)
+
+    def sum(self, function: Callable[..., Vector], *arguments: object) -> Vector:
+        return function(*arguments)
+
+    def status(self) -> str:
+        return ""
 
 
 class Starts(Protocol):
@@ -458,20 +492,6 @@ class Data(Protocol):
 
     def first_zero(self) -> tuple[int, int]:
         """Find row and column of the first observed zero of X, row by row; called only where `zeros` is positive."""
-        ...
-
-    def map_rows(self, function: Callable[[Any], Any], rank: int) -> Any:
-        """Apply a function of a Data that gives W' (r, rows) of its rows, piece by piece where rows are in pieces.
-
-        Parameters
-        ----------
-        function : Data of some rows of X -> (r, rows)
-        rank : r
-
-        Returns
-        -------
-        Wt : (r, m) in the space of `T`
-        """
         ...
 
     def digest(self) -> str:

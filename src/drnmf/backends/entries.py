@@ -221,5 +221,5 @@ def _digests(values: Array, columns: Indices | None, ends: Indices, n: int) -> I
         yield row.digest()
 
 
-def _bytes(array: Any) -> memoryview:
+def _bytes(array: object) -> memoryview:
     return memoryview(np.ascontiguousarray(array).view(np.uint8).data)

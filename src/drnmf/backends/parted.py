@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -130,9 +129,6 @@ class Parted(Layer):
 
     def first_zero(self) -> tuple[int, int]:
         return self.data.first_zero()
-
-    def map_rows(self, function: Callable[[Any], Any], rank: int) -> Any:
-        return self._swept.map_rows(function, rank) if self._in_blocks else function(self)
 
     def digest(self) -> str:
         whole = hashlib.sha256(self.data.digest().encode())

@@ -162,7 +162,7 @@ def plain_sweep(data: Data, A: Array, H: Array, ask: Ask) -> Sweep:
     return data.under_weights(A.T, H, ask) if isinstance(data, Weighted) else data.sweep(A.T, H, ask)
 
 
-def columns_of_data(data: Any, at: Any) -> Any:
+def columns_of_data(data: Data, at: Any) -> Any:
     """Return some columns of X on the host, a slice or indices, with their weights; no slice of a dense X is copied."""
     if isinstance(data, Weighted):
         return replace(data, data=columns_of_data(data.data, at), observed=data.observed.T.within(at).T)

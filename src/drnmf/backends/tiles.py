@@ -128,7 +128,7 @@ def sweep_tile(X: Array, M: Array | None, W: Array, H: Array, ask: Ask) -> Sweep
     return Sweep(losses, N, P, Q)
 
 
-def _unknown(xp: Library, H: Any, count: int) -> Any:
+def _unknown(xp: Library, H: Array, count: int) -> Any:
     """NaN for every loss, of every run in a batch."""
     values: Any = [float("nan")] * count if H.ndim == 2 else [[float("nan")] * count] * H.shape[0]
     return np.array(values) if xp is np else xp.tensor(values, dtype=xp.float64, device=H.device)

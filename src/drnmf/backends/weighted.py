@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Protocol, Self
 import numpy as np
 
 from drnmf.backends.base import Ask, Data, Layer, Observed, Sweep
-from drnmf.backends.observed import Hidden, Outer, Product, factors_of, pieces, product, stores
+from drnmf.backends.observed import Hidden, Ones, Outer, Product, factors_of, pieces, product, stores
 from drnmf.backends.tiles import Tiled, entry_losses, observed_tile, tiles_of
 from drnmf.losses.base import Omega
 from drnmf.numerics import SAFE_SQUARES, Array, Precision, Vector, as_float64, identity_limit, model_floor, namespace
@@ -243,9 +243,6 @@ class Weighted(Layer):
     def draw(self, rank: int, rng: np.random.RandomState, scale: Callable[[float], float], floor: float) -> Any:
         return self.data.starts.draw(rank, rng, scale, floor)
 
-    def map_rows(self, function: Callable[[Any], Any], rank: int) -> Any:
-        return function(self)
-
 
 def _on_host(part: Array) -> Array:
     return part if isinstance(part, np.ndarray) else part.cpu().numpy()
@@ -300,8 +297,49 @@ class Unweighted:
         placed = observed.placed(self.beside)
         return Weighted.of(self, placed, self.tally(placed), mean)
 
-    def map_rows(self, function: Callable[[Any], Any], rank: int) -> Any:
-        return function(self)
+
+class UnweightedDense(Unweighted):
+    """A dense X, multiplied by its scale as it is read; entries that are not finite are not observed."""
+
+    mean: float
+    scale: float
+    missing: int
+
+    @property
+    def count(self) -> int:
+        return self.shape[0] * self.shape[1] - self.missing
+
+    @property
+    def observed(self) -> Observed | None:
+        return Ones(self.shape) if self.missing else None
+
+    def scaled(self, factor: float) -> Self:
+        data: Any = self
+        scaled: Self = replace(data, mean=self.mean * factor, scale=self.scale * factor)
+        return scaled
+
+
+class UnweightedSparse(Unweighted):
+    """A sparse X. What is not stored is a zero, unless the stored entries alone (`only`) are observed."""
+
+    only: Any
+
+    @property
+    def stored(self) -> int:
+        """How many entries are stored."""
+        raise NotImplementedError
+
+    @property
+    def compressed(self) -> bool:  # type: ignore[override]
+        return self.only is None
+
+    @property
+    def count(self) -> int:
+        return self.shape[0] * self.shape[1] if self.only is None else self.stored
+
+    @property
+    def observed(self) -> Observed | None:
+        return None if self.only is None else Ones(self.shape)
 
 
 @dataclass(frozen=True)
@@ -346,6 +384,19 @@ def shares_curvature(data: Data) -> bool:
     while isinstance(data, Layer) and not isinstance(data, Weighted):
         data = data.data
     return isinstance(data, Weighted) and data.separable
+
+
+def taken_apart(data: Data) -> tuple[Data, Vector | float, Vector | float] | None:
+    """Return X without weights, and those of its rows and columns on the host; None where they are no u v'."""
+    if data.observed is None:
+        return data, 1.0, 1.0
+    if not isinstance(data, Weighted) or not all(isinstance(kind, Outer) for kind in factors_of(data.observed)):
+        return None
+    weights = pieces(data.observed)
+    if weights is None or data.data.observed is not None:
+        return None
+    u, v = (np.asarray(_on_host(part), np.float64) for part in (weights.rows, weights.columns))
+    return data.data, u, v
 
 
 def held_out_losses(data: Data, W: Array, H: Array, omega: Omega) -> Vector:

@@ -64,7 +64,7 @@ def _in_blocks(parts: list[Any], rows: tuple[int, ...]) -> Any:
     return da.map_blocks(_row_blocks, *arrays, dtype=dtype, chunks=(rows, (width,)), meta=meta)
 
 
-def _row_blocks(*blocks: Any) -> Any:
+def _row_blocks(*blocks: object) -> Any:
     return laid([block if sp.issparse(block) else np.asarray(block) for block in blocks])
 
 

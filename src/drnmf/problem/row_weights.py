@@ -10,7 +10,7 @@ from drnmf.backends.observed import HeldOut
 from drnmf.backends.open import is_dask
 from drnmf.numerics import MatrixLike, Vector
 from drnmf.problem.device import as_numpy
-from drnmf.problem.weights import WeightsLike
+from drnmf.problem.weights import WeightsLike, refuse_complex
 
 
 def row_weights(X: MatrixLike, sample_weight: ArrayLike | None) -> Vector | None:
@@ -25,9 +25,11 @@ def row_weights(X: MatrixLike, sample_weight: ArrayLike | None) -> Vector | None
         return None
     rows = X.shape[0] if hasattr(X, "shape") else len(np.asarray(X))
     try:
-        weights = np.asarray(as_numpy(sample_weight), dtype=np.float64)
+        given = np.asarray(as_numpy(sample_weight))
+        weights = given if given.dtype.kind == "c" else given.astype(np.float64)
     except (TypeError, ValueError):
         raise ValueError("sample_weight cannot be read as numbers: give one for every row of X.") from None
+    refuse_complex("sample_weight", weights)
     if weights.ndim == 0:
         weights = np.full(rows, float(weights))
     if weights.shape != (rows,):

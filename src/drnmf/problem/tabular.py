@@ -99,7 +99,7 @@ def _labelled_array(X: Any) -> Tabular:
     return Tabular(values, names[0], names[1]) if values.ndim == 2 else Tabular(values)
 
 
-def _coordinates(X: Any, dim: Any) -> Names:
+def _coordinates(X: Any, dim: object) -> Names:
     return _texts(np.asarray(X.coords[dim].values)) if dim in X.coords else None
 
 

@@ -23,7 +23,7 @@ from drnmf.algorithms.result import Progress, Result, Trace
 from drnmf.backends.base import Data, losses_of
 from drnmf.losses.base import Omega
 from drnmf.losses.interval import Coverage
-from drnmf.numerics import Array, Vector, rescaled
+from drnmf.numerics import EPS, Array, Vector, rescaled
 from drnmf.objective.constraints import Constraints
 from drnmf.objective.penalty import Penalties, Penalty, Setting, mode_of
 
@@ -89,6 +89,20 @@ class Units:
                 f"Losses leave the range of float64 in the unit of X ({names}). Divide X by its mean first."
             )
         return found
+
+    def error(self, losses: Vector, omega: Omega) -> float:
+        """Compute sqrt(2 D) of a loss alone in the units of the caller, which float64 may hold where it holds no D."""
+        return float(rescaled(np.sqrt(2.0 * losses), self.scale, -_degrees(omega) / 2.0)[0])
+
+    def cost(self, losses: Vector, omega: Omega, penalty: float = 0.0) -> float:
+        """Add the caller's penalty to a loss alone, for comparison with others of the same X.
+
+        In the units of the caller, or in those of the fit where float64 cannot hold a loss there down to an exact fit.
+        """
+        degree = _degrees(omega)
+        if rescaled(EPS**2, self.scale, -degree)[0] >= np.finfo(np.float64).tiny:
+            return float(self.losses(losses, omega)[0]) + penalty
+        return float((losses + rescaled(penalty, self.scale, degree))[0])
 
     def references(self, omega: Omega) -> Vector | None:
         """The references of the caller in the units of the fit; a loss alone is not divided before it is handed out.

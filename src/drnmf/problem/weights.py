@@ -168,7 +168,7 @@ def _checked(name: str, given: Any, X: Grid) -> Any:
     """Weights as numbers that broadcast to X, in its precision; uncertainties are weights from here on."""
     shape, dtype = tuple(X.shape), _precision(X)
     if is_dask(given) or sp.issparse(given):
-        _refuse_complex(name, given)
+        refuse_complex(name, given)
     if is_dask(given):
         return _checked_blocks(name, given, X)
     if sp.issparse(given):
@@ -206,7 +206,7 @@ def _precision(X: Grid) -> Precision:
     return np.dtype(np.float64 if name == "float64" else np.float32 if "float" in name else np.float64)
 
 
-def _numbers(name: str, given: Any) -> Array:
+def _numbers(name: str, given: object) -> Array:
     """Read an array of numbers in float64; what a masked array hides is not a number."""
     if hasattr(given, "detach"):
         given = given.detach().cpu().numpy()
@@ -216,11 +216,12 @@ def _numbers(name: str, given: Any) -> Array:
     except (TypeError, ValueError):
         other = ", or drnmf.HeldOut(fraction, seed)" if name == "entry_weight" else ""
         raise ValueError(f"{name} cannot be read as numbers: give an array{other}.") from None
-    _refuse_complex(name, real)
+    refuse_complex(name, real)
     return np.ma.filled(real, np.nan) if isinstance(real, np.ma.MaskedArray) else real
 
 
-def _refuse_complex(name: str, values: Array) -> None:
+def refuse_complex(name: str, values: Array) -> None:
+    """Refuse weights with imaginary parts, which a cast would drop."""
     if np.dtype(values.dtype).kind == "c":
         raise ValueError(f"{name} holds complex numbers, and weights are real: give its real part or absolute value.")
 

@@ -150,7 +150,7 @@ def encode(
     held : whether zeros of `first` stay zero, with X on a host
     """
     rows = _Rows(H, objective, weights, max_iter, tol, sums, first, curved, held and first is not None)
-    return data.map_rows(rows, H.shape[0]).T
+    return data.T.space.map_rows(rows, data, H.shape[0]).T
 
 
 @dataclass(frozen=True)
@@ -211,7 +211,7 @@ class _Rows:
         return _Alone(lambda A: shared_step(A, N, gram, 0.0, HALS_PASSES))
 
 
-def level_of(data: Data, G: Any, mean: float) -> Vector:
+def level_of(data: Data, G: Array, mean: float) -> Vector:
     """Compute the multiple of (1, ..., 1) that gives every row the sum it has, over its observed entries; (m,)."""
     n, sums = data.shape[1], row_totals(data, mean)
     if data.observed is None:

@@ -111,24 +111,18 @@ def fit_factors(problem: Problem, runner: Runner) -> Result:
         best = smallest(solve(begun, runner, overwrite=True))
         if runner.second is not None and leaves_room(best, runner.budget.control):
             best = second_look(problem, best, runner.second(), runner)
-        return _finished(problem, best)
-    if runner.improves and len(problem.omega) > 1:
-        found = compute_references(problem, runner.starts, runner.roughly())
-        done, found = run_improving(problem, runner.starts, found, runner)
     else:
-        found = compute_references(problem, runner.starts, runner)
-        scaled = problem.over(found.values)
-        done = solve([scaled.begun(start) for start in runner.starts], runner)
-    best = with_notes(smallest(done), *found.notes)
-    return _finished(problem, replace(best, single_losses=found.losses))
-
-
-def _finished(problem: Problem, best: Result) -> Result:
-    """The result with its certificate and with what is to be said of it."""
+        if runner.improves and len(problem.omega) > 1:
+            found = compute_references(problem, runner.starts, runner.roughly())
+            done, found = run_improving(problem, runner.starts, found, runner)
+        else:
+            found = compute_references(problem, runner.starts, runner)
+            scaled = problem.over(found.values)
+            done = solve([scaled.begun(start) for start in runner.starts], runner)
+        best = replace(with_notes(smallest(done), *found.notes), single_losses=found.losses)
     refuse_empty(problem, best)
-    return with_notes(
-        certified(problem, best), *_better_than_reference(best), *remarks(problem.penalties, len(problem.shape))
-    )
+    said = (*_better_than_reference(best), *remarks(problem.penalties, len(problem.shape)))
+    return with_notes(certified(problem, best), *said)
 
 
 def _better_than_reference(result: Result) -> tuple[str, ...]:

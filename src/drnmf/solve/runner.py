@@ -268,6 +268,6 @@ def _counted_from(before: int, callback: Callback | None) -> Callback | None:
     return call
 
 
-def at_once(how: Any) -> Any:
+def at_once(how: object) -> Any:
     """Return a rule or a policy without its delay, where it has one."""
     return replace(how, delay=0) if isinstance(how, Newton | Extrapolated | HALS | Reactive) and how.delay else how

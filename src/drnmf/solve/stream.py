@@ -29,6 +29,7 @@ from drnmf.algorithms.updates.steps import packed, packed_product, quadratic_ste
 from drnmf.algorithms.updates.table import as_rule
 from drnmf.algorithms.weights import Fixed, Policy
 from drnmf.backends.base import Ask, Data, losses_of
+from drnmf.backends.weighted import taken_apart
 from drnmf.losses.base import Loss, Omega
 from drnmf.losses.beta import Beta
 from drnmf.numerics import LARGEST_KEPT, NEWTON_PASSES, NEWTON_RANK, Array, Vector, beside, factor_floor, namespace
@@ -57,7 +58,8 @@ MOSTLY = 0.5
 
 ROUNDS, ROUNDS_OF_SEVERAL = 3, 6
 """Sweeps of `encode` for W where H follows bounds. With more of them runs follow each half-problem to its end, and end
-higher; but losses that are compared with one another have to be those of a W that is all but found."""
+higher; but losses that are compared with one another have to be those of a W that is all but found, which of rows that
+come again it is already."""
 
 KEPT = 0.05
 """Least part of an even spread over the components that the projection of a row leaves."""
@@ -449,28 +451,31 @@ def _encoded(batch: Batch, H: Array, objective: Objective, weights: Vector, A: A
     """W' (r, rows) under H: steps from A, or from a projection of the rows, made as those of H are."""
     data, omega = batch.data, batch.omega
     side, c, alone = data.T, objective.coefficients(weights), _quadratic(omega)
-    if A is None and side.space.whole and data.observed is None and not alone:
+    if A is None and side.space.whole and not alone:
         A = _projected(data, as_numpy(H), omega, c)
     if A is None or alone or not (batch.curved and side.space.whole):
         curved = batch.curved or (H.shape[0] <= NEWTON_RANK and data.zeros <= MOSTLY * data.count)
-        rounds = 1 if alone else ROUNDS if len(omega) == 1 else ROUNDS_OF_SEVERAL
+        rounds = 1 if alone else ROUNDS if len(omega) == 1 or batch.first is not None else ROUNDS_OF_SEVERAL
         return encode(data, H, objective, weights, rounds, 0.0, False, A, curved).T
     A, floor = side.space.put(A), factor_floor(data.mean, H.shape[0])
     sums, _ = _sums_of(replace(batch, data=side), H, A, 1.0, False)
     return side.space.put(solved(sums, A, omega, c, floor, _penalty_of("W", A, side, objective, weights)))
 
 
-def _projected(data: Any, H: Any, omega: Omega, c: Vector) -> Any:
+def _projected(data: Data, H: Any, omega: Omega, c: Vector) -> Any:
     """W' (r, rows) as if every row had the curvature of the mean component: one product with X, and coordinate descent.
 
     Rows are spread over all components alike where the descent begins; what it takes from one is never all of it, for
-    the steps that follow multiply.
+    the steps that follow multiply. What a row weighs says nothing of its W; None where its entries differ in that.
     """
+    if (apart := taken_apart(data)) is None:
+        return None
+    plain, _, columns = apart
     mean = (H / H.sum(axis=1, keepdims=True)).mean(axis=0)
     bend = sum(weight * loss.curvature(mean, mean) for weight, loss in zip(c, omega, strict=True) if weight > 0)
-    bent = (H * bend).astype(H.dtype)
+    bent = (H * (bend * columns)).astype(H.dtype)
     even = np.repeat(level_of(data, H.T, data.mean).astype(H.dtype)[None], H.shape[0], axis=0)
-    side, one = data.T, np.ones(1)
+    side, one = plain.T, np.ones(1)
     product = side.sweep(side.space.put(bent).T, side.space.put(even), Ask((Beta(2.0),), one, False, one))
     gram = bent.astype(np.float64) @ H.T.astype(np.float64)
     return np.maximum(shared_step(even, as_numpy(product.N[0]), gram, 0.0, NEWTON_PASSES), KEPT * even)
@@ -522,16 +527,26 @@ def _sums_of(batch: Batch, A: Array, H: Array, per: float, losses: bool) -> tupl
         found = [_curved_sums(data, A, H, loss, per, losses) for loss in omega]
         return tuple(sums for sums, _ in found), np.concatenate([values for _, values in found])
     sweep = data.space.read(data.sweep(A.T, H, Ask(omega, losses=losses)))[0]
-    sums = []
+    sums, rows = [], _rows_alone(data)
     for loss, N, P in zip(omega, sweep.N, sweep.P, strict=True):
         a, b = loss.exponents
-        if loss.free_part == "gram" and data.observed is None:  # which say everything, wherever h goes
-            sums.append(Sums(N / per, None, None, as_numpy(A @ A.T).astype(np.float64) / per))
+        if loss.free_part == "gram" and rows is not None:  # which say everything, wherever h goes
+            heavy = A if isinstance(rows, float) else A * beside(rows, A)
+            sums.append(Sums(N / per, None, None, as_numpy(heavy @ A.T).astype(np.float64) / per))
             continue
-        alike = loss.free_part == "sums" and data.observed is None
+        alike = loss.free_part == "sums" and rows is not None
         N /= per  # in place: at many columns a stream is what it does to arrays as large as H
         sums.append(Sums(_times_power(N, H, b), _times_power((P[:, :1] if alike else P) / per, H, -a)))
     return tuple(sums), sweep.losses
+
+
+def _rows_alone(data: Data) -> Any:
+    """What the rows weigh, where all columns weigh alike: 1.0 where there are no weights, None elsewhere."""
+    apart = taken_apart(data)
+    if apart is None:
+        return None
+    _, rows, columns = apart
+    return rows * float(np.max(columns)) if np.min(columns) == np.max(columns) else None
 
 
 def _curved_sums(data: Data, A: Array, H: Array, loss: Loss, per: float, losses: bool) -> tuple[Sums, Vector]:

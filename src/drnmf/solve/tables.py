@@ -201,7 +201,7 @@ def _unit(X: Any) -> float:
     return unit_scale(mean, np.dtype(np.float64)) if np.isfinite(mean) and mean > 0 else 1.0
 
 
-def losses_of_tables(betas: Any, division: Division) -> tuple[Omega, ...]:
+def losses_of_tables(betas: object, division: Division) -> tuple[Omega, ...]:
     """Read the losses of every table: one each by name, or the same for all.
 
     Raises
@@ -234,7 +234,7 @@ def refuse_matrix(X: object, tables: tuple[Table, ...] | None) -> None:
         raise ValueError(f"the model is of the tables {named}, and X is one matrix: give some of them by name, a dict.")
 
 
-def joined_weights(given: Any, joined: Joined, inverse: bool) -> Any:
+def joined_weights(given: object, joined: Joined, inverse: bool) -> Any:
     """Lay weights of entries side by side; tables without any count once.
 
     inverse : they are uncertainties, in the unit of the table

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from drnmf.backends.base import Ask
+from drnmf.backends.dask.holders import Scratch, load_rows
 from drnmf.backends.dask.nodes import (
     Call,
     Kept,
@@ -25,7 +26,6 @@ from drnmf.backends.dask.nodes import (
     run_block,
 )
 from drnmf.backends.dask.partial_sums import SweepColumns, losses_alone, sent_slots
-from drnmf.backends.dask.row_files import Scratch, load_rows
 from drnmf.backends.open import open_data
 from drnmf.losses.beta import FROBENIUS, IS, KL, Beta
 

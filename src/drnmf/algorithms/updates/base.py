@@ -168,7 +168,8 @@ class Setup:
     shared : whether the curvature of beta = 2 is cheap: all columns share it, or, where weights of entries leave each
         its own, the components are few
     columns : of all blocks together, where a state may keep what a sweep made; None where it may not
-    entries : of X, stored or not; None where it is not in the memory of this process
+    entries : of X that a sweep visits, of a sparse one those that are stored; None where it is not in the memory of
+        this process
     """
 
     omega: Omega
@@ -291,6 +292,19 @@ class Rule(Protocol):
         state : any
         """
         return halve_state(F, tried, attempt, state)
+
+    def chosen(self, state: State) -> Vector | None:
+        """Return the lambda that a rule which chooses it has in its state, None where the block says nothing about it.
+
+        Parameters
+        ----------
+        state : any
+
+        Returns
+        -------
+        weights : (p,) or None
+        """
+        return None
 
     def restart(self, state: State) -> State:
         """Return the state after an iteration that raised what is minimised.

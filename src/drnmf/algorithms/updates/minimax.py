@@ -73,7 +73,10 @@ class Minimax(Rule):
     def init(self, F: Array) -> Vector | None:
         return None
 
-    def step(self, F: Array, parts: Parts, state: Vector | None) -> tuple[Array, Vector]:
+    def chosen(self, state: Vector | None) -> Vector | None:
+        return state
+
+    def step(self, F: Array, parts: Parts, state: Vector | None) -> tuple[Array, Vector | None]:
         xp = namespace(F)
         weights, t, bound = solve_dual(F, parts, state)
         assert parts.scaled_losses is not None
@@ -81,12 +84,15 @@ class Minimax(Rule):
             return F, weights
         return xp.clip(F * t, parts.floor, None), weights
 
-    def retry(self, F: Array, tried: Array, attempt: int, state: Vector) -> tuple[Array, Vector]:
+    def retry(self, F: Array, tried: Array, attempt: int, state: Vector | None) -> tuple[Array, Vector | None]:
         return F, state
 
 
-def solve_dual(F: Array, parts: Parts, guess: Vector | None = None) -> tuple[Vector, Array, float]:
-    """Find (lambda, t, max_beta G_beta(t)) with the smallest maximum: bisection for two losses, SLSQP for more."""
+def solve_dual(F: Array, parts: Parts, guess: Vector | None = None) -> tuple[Vector | None, Array, float]:
+    """Find (lambda, t, max_beta G_beta(t)) with the smallest maximum: bisection for two losses, SLSQP for more.
+
+    lambda is None where it says nothing: every entry is of one objective, and those that do not move are not weighed.
+    """
     assert parts.references is not None
     p, references = len(parts.omega), parts.references
     best: list[tuple[float, Vector, Array]] = []
@@ -110,7 +116,13 @@ def solve_dual(F: Array, parts: Parts, guess: Vector | None = None) -> tuple[Vec
         start = simplex.uniform(p) if guess is None else 0.99 * guess + 0.01 / p
         _ascend(evaluate, start)
     bound, weights, t = best[0]
-    return weights, t, bound
+    return None if p > 1 and parts.penalties is None and _each_alone(parts) else weights, t, bound
+
+
+def _each_alone(parts: Parts) -> bool:
+    """Whether no entry of the block has a part in two objectives, as rows of W where these are of groups of rows."""
+    having = (namespace(parts.P).abs(parts.N) + parts.P > 0).sum(0)
+    return bool(having.max() <= 1)
 
 
 def _divided(penalty: Slots, number: float) -> Slots:

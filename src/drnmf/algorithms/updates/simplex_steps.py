@@ -98,7 +98,12 @@ def simplex_step_ahead(
     """
     core = native_core() if isinstance(F, np.ndarray) else None
     if core is None:
-        return _ahead(F, N, floor, moves, totals, last, momentum, gram, Q)
+        stepped = normalised(simplex_step(F, model_slope(F, N, gram, Q), floor, moves, gram, Q), totals, floor)
+        if momentum == 0.0:
+            return stepped, stepped
+        further = normalised(stepped + momentum * (stepped - last), totals, floor)
+        rise = model_slope(0.5 * (F + further), N, gram, Q)  # f(further) - f(F) = (further - F)'rise
+        return stepped, namespace(F).where(((further - F) * rise).sum(0) <= 0, further, stepped)
     stepped, further = np.empty((2, *F.shape), F.dtype)
     F, N, last = (np.ascontiguousarray(part, dtype=F.dtype) for part in (F, N, last))
     Q = None if Q is None else np.ascontiguousarray(Q, dtype=F.dtype)
@@ -113,26 +118,6 @@ def model_slope(F: Array, N: Array, gram: Maybe, Q: Maybe) -> Array:
     if gram is not None:
         found = found + namespace(F).asarray(beside(gram, F), dtype=F.dtype) @ F
     return found if Q is None else found + packed_product(Q, F)
-
-
-def _ahead(
-    F: Array,
-    N: Array,
-    floor: Numbers,
-    moves: int,
-    totals: Numbers,
-    last: Array,
-    momentum: Numbers,
-    gram: Maybe,
-    Q: Maybe,
-) -> tuple[Array, Array]:
-    """`simplex_step_ahead` in the array library of F: the reference of the compiled one."""
-    stepped = normalised(simplex_step(F, model_slope(F, N, gram, Q), floor, moves, gram, Q), totals, floor)
-    if momentum == 0.0:
-        return stepped, stepped
-    further = normalised(stepped + momentum * (stepped - last), totals, floor)
-    rise = model_slope(0.5 * (F + further), N, gram, Q)  # f(further) - f(F) = (further - F)'rise
-    return stepped, namespace(F).where(((further - F) * rise).sum(0) <= 0, further, stepped)
 
 
 class _Curvature:

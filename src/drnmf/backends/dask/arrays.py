@@ -16,8 +16,7 @@ from distributed import futures_of
 
 from drnmf.backends.dask import cluster
 from drnmf.backends.dask.blocks import Blocks
-from drnmf.backends.dask.holders import OutOfCore, Summary, hold, look
-from drnmf.backends.dask.row_files import Scratch
+from drnmf.backends.dask.holders import OutOfCore, Scratch, Summary, hold, look
 from drnmf.backends.dask.space import stacked
 from drnmf.backends.entries import refusal
 from drnmf.backends.observed import Ones
@@ -153,7 +152,7 @@ def _with_summaries(holders: list[Any], summaries: list[Any]) -> tuple[tuple[Any
     return kept, list(found)
 
 
-def _listed(value: Any) -> tuple[list[Any]]:
+def _listed(value: object) -> tuple[list[Any]]:
     return ([value],)
 
 

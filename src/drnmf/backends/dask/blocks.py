@@ -17,7 +17,7 @@ import numpy as np
 
 from drnmf.backends.base import Ask, Data, Observed, OfData, Starts, Sweep
 from drnmf.backends.dask import cluster
-from drnmf.backends.dask.holders import WeighedRows, unread
+from drnmf.backends.dask.holders import RowFiles, Scratch, WeighedRows, load_rows, unread
 from drnmf.backends.dask.nodes import (
     Kept,
     Node,
@@ -33,7 +33,6 @@ from drnmf.backends.dask.nodes import (
 )
 from drnmf.backends.dask.partial_sums import SweepColumns, losses_alone
 from drnmf.backends.dask.parts import PartedRows, SomeEntries
-from drnmf.backends.dask.row_files import RowFiles, Scratch, load_rows
 from drnmf.backends.dask.space import ColumnSpace, Factor, RowSpace
 from drnmf.backends.entries import combined
 from drnmf.backends.observed import Ones
@@ -225,10 +224,6 @@ class Blocks:
             for i, holder in enumerate(self.holders)
         )
 
-    def map_rows(self, function: Callable[[Data], Array], rank: int) -> Factor:
-        """Make W' whose blocks are function(block) of shape (r, rows)."""
-        return Factor(self, Node(partial(_rows_from, function), keep="unless used", lasting=True), rank)
-
     def settled(self, node: Node) -> Stored:
         """Compute the values of a node, if they were not yet, and say where they are."""
         if node.stored is None:
@@ -363,7 +358,7 @@ def _draw(state: Any, size: int, rank: int, root: float, floor: float, dtype: Pr
     return Kept((np.ascontiguousarray(W.T, dtype=dtype),))
 
 
-def _same(value: Any) -> Any:
+def _same(value: object) -> Any:
     return value
 
 
@@ -377,10 +372,6 @@ def _nothing(value: object) -> int:
 
 def _listed(function: Callable[..., Any], data: Data, *arguments: object) -> list[Any]:
     return [function(data, *arguments)]
-
-
-def _rows_from(function: Callable[[Data], Array], data: Data) -> Array:
-    return np.ascontiguousarray(function(data))
 
 
 def _column(j: int, data: Starts) -> Vector:

@@ -70,7 +70,7 @@ def constant(kind: str, value: object) -> Delayed:
     return task(kind, _same, value)
 
 
-def _same(value: Any) -> Any:
+def _same(value: object) -> Any:
     return value
 
 

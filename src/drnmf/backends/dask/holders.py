@@ -1,13 +1,24 @@
-"""Rows of X as a worker has them: in memory, or read from their source whenever they are swept.
+"""Rows as a worker has them: of X in memory, or read from their source whenever they are swept; of W on disk.
 
-A holder hands out the rows of one block as a Data, multiplied by a scale, with floors that refer to a mean.
+A holder hands out the rows of one block of X as a Data, multiplied by a scale, with floors that refer to a mean.
+
+Dask computes what a lost worker held again from what it came from. Unchecked, that is the whole fit: every block of W
+comes from the one an iteration before. So now and then each block writes its rows of W and the state of the rule to a
+file (under a temporary name, then renamed), and the iterations after it start from tasks that read those files. What
+lies before is forgotten. The files are arrays and a few numbers, never a pickle.
 """
 
 from __future__ import annotations
 
+import json
+import os
+import shutil
 import sys
+import tempfile
+import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import dask
@@ -17,12 +28,14 @@ import scipy.sparse as sp
 from dask.core import flatten
 
 from drnmf.backends.base import Data, Observed
-from drnmf.backends.dask.nodes import arrays_in
+from drnmf.backends.dask.nodes import Kept, arrays_in
 from drnmf.backends.entries import check_structure, first_bad_entry, first_zero, is_sound
 from drnmf.backends.host.open import open_data
 from drnmf.backends.observed import Ones, weigh
 from drnmf.backends.weighted import Weighted
+from drnmf.files import replacing
 from drnmf.numerics import Precision
+from drnmf.trees import pack, unpack
 
 
 def usable(X: Any, dtype: Any) -> Any:
@@ -56,7 +69,7 @@ class OutOfCore:
     The graph is run inside the task that sweeps the block, so that no more blocks are in memory than tasks run.
     """
 
-    def __init__(self, graph: Mapping[Any, Any], key: Any, dtype: Precision):
+    def __init__(self, graph: Mapping[Any, Any], key: object, dtype: Precision):
         self.graph, self.key, self.dtype = graph, key, dtype
 
     def read(self) -> Any:
@@ -88,12 +101,12 @@ class WeighedRows:
         return sys.getsizeof(self.holder) + sum(array.nbytes for array in arrays_in(self.observed))
 
 
-def scaled_to(data: Any, scale: float) -> Any:
+def scaled_to(data: Data, scale: float) -> Any:
     """Return the rows at another scale; a block in memory keeps what it is asked for, sparse rows being a copy."""
     return data if data.scale == scale else data.scaled(scale / data.scale)
 
 
-def unread(array: Any, dtype: Precision) -> Any:
+def unread(array: object, dtype: Precision) -> Any:
     """Return what reads an array of weights from its source, for one that is a Dask array; any other stays."""
     if not isinstance(array, da.Array):
         return array
@@ -102,7 +115,7 @@ def unread(array: Any, dtype: Precision) -> Any:
     return OutOfCore(dict(whole.__dask_graph__().cull({key})), key, dtype)
 
 
-def _read(array: Any) -> Any:
+def _read(array: object) -> Any:
     return array.read() if isinstance(array, OutOfCore) else array
 
 
@@ -123,7 +136,7 @@ class Summary:
     zero: tuple[int, int] | None
 
 
-def hold(X: Any, dtype: Any) -> tuple[InMemory | None, Summary]:
+def hold(X: Any, dtype: object) -> tuple[InMemory | None, Summary]:
     """A block, or what reads one, kept in memory, and its summary; nothing is kept of a block that cannot be used."""
     X = X.read() if isinstance(X, OutOfCore) else usable(X, dtype)
     if X.ndim != 2 or not is_sound(X, gaps=True):
@@ -148,3 +161,62 @@ def _summary(X: Any, holder: InMemory) -> Summary:
     zero, missing = first_zero(X) if data.zeros else None, X.shape[0] * X.shape[1] - data.count
     total = float(values.sum(dtype=np.float64, where=~np.isnan(values)) if missing else values.sum(dtype=np.float64))
     return Summary(X.shape, total, data.zeros, missing, holder.__sizeof__(), None, zero)
+
+
+class Scratch:
+    """A folder that every worker sees. A temporary one goes when the process ends or nobody refers to it."""
+
+    def __init__(self, folder: str | os.PathLike[str] | None = None):
+        base = None if folder is None else Path(folder)
+        self._made = base if base is not None and not base.exists() else None
+        if base is not None:
+            base.mkdir(parents=True, exist_ok=True)
+        self.path = Path(tempfile.mkdtemp(prefix="drnmf-", dir=base))
+        self._count = 0
+        self._clear = weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
+
+    def remove(self) -> None:
+        """Remove everything, and the folder that was named too if it was not there before."""
+        self._clear()
+        if self._made is not None:
+            self._made.rmdir()
+
+    def files(self) -> RowFiles:
+        """Make the next set of files, one per block."""
+        self._count += 1
+        return RowFiles(self, self.path / f"rows-{self._count:06d}")
+
+
+class RowFiles:
+    """One file per block; they go when no node descends from them."""
+
+    def __init__(self, scratch: Scratch, folder: Path):
+        self.scratch = scratch  # the folder above must not go first
+        self.folder = folder
+        folder.mkdir()
+        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+
+    def save(self, block: int) -> SaveRows:
+        return SaveRows(str(self.folder / f"{block:06d}.npz"))
+
+
+class SaveRows:
+    """Writes what stays of one block, whole or not at all."""
+
+    def __init__(self, path: str):
+        self.path = path
+
+    def __call__(self, values: tuple[object, ...]) -> None:
+        content, arrays = pack(values)
+        with replacing(self.path, durable=False) as stream:  # after a power failure there is no fit left to read it
+            np.savez(stream, content=np.array(json.dumps(content)), **arrays)
+
+
+def load_rows(path: str, types: Mapping[str, type], beside: object = None) -> Kept:
+    """Read what `SaveRows` wrote; `types` are dataclasses of a state that cannot be imported by name.
+
+    beside : not used: as an argument it draws the task to where the block is
+    """
+    with np.load(path, allow_pickle=False) as stored:
+        arrays = {name: stored[name] for name in stored.files if name != "content"}
+        return Kept(unpack(json.loads(str(stored["content"])), arrays, types))

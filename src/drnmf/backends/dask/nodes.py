@@ -152,7 +152,7 @@ class Program:
         """Compute (values that stay, values that go up) of one block, which holds these rows of X."""
         data, answers = block.data(*self.unit), list[Any]()
 
-        def value(argument: Any) -> Any:
+        def value(argument: object) -> Any:
             if not isinstance(argument, Slot):
                 return argument
             if argument.kind == "rows":
@@ -202,7 +202,7 @@ def plan(unit: Unit, wanted: Sequence[tuple[Placed, Callable[[Any], Any]]]) -> P
     stored: dict[int, tuple[int, Stored]] = {}
     number = {id(node): i for i, node in enumerate(order)}
 
-    def slot(argument: Any) -> Any:
+    def slot(argument: object) -> Any:
         if isinstance(argument, Shared):
             return Slot("shared", shared.setdefault(argument.address, (len(shared), argument.array))[0])
         if isinstance(argument, OwnRows):

@@ -11,7 +11,7 @@ from typing import Any
 import dask.array as da
 import numpy as np
 
-from drnmf.backends.base import Elsewhere, Sweep
+from drnmf.backends.base import Data, Elsewhere, Sweep
 from drnmf.backends.dask import cluster
 from drnmf.backends.dask.nodes import Call, Kept, Node, Placed, Stored, pick
 from drnmf.backends.host.dense import HostSpace
@@ -97,6 +97,10 @@ class RowSpace:
             return Factor(self.data, node, rank)
         return tuple(Factor(self.data, node, rank, key) for key in range(count))
 
+    def map_rows(self, function: Callable[[Data], Array], data: object, rank: int) -> Factor:
+        """Make W' whose blocks are function(block of X), each where it is."""
+        return Factor(self.data, Node(partial(_rows_from, function), keep="unless used", lasting=True), rank)
+
     def sum(self, function: Callable[..., Vector], *arguments: object) -> Vector:
         return self.data.add_up(partial(_without_data, function), *arguments)
 
@@ -137,6 +141,10 @@ class RowSpace:
 
 def _first(data: object, value: Any) -> Any:
     return value
+
+
+def _rows_from(function: Callable[[Data], Array], data: Data) -> Array:
+    return np.ascontiguousarray(function(data))
 
 
 def _without_data(function: Callable[..., Any], data: object, *arguments: object) -> Any:

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from drnmf.backends.base import Ask, Observed, Space, Sweep
+from drnmf.backends.base import Ask, InOnePiece, Sweep
 from drnmf.backends.entries import combined, dense_rows, first_zero, row_blocks
-from drnmf.backends.observed import Ones
 from drnmf.backends.tiles import sweep_tiles, tiles_of
-from drnmf.backends.weighted import Unweighted
-from drnmf.numerics import Array, Indices, Precision, Vector
+from drnmf.backends.weighted import Unweighted, UnweightedDense
+from drnmf.numerics import Array, Precision, Vector
 
 
-class HostSpace:
+class HostSpace(InOnePiece):
     """Where factors are plain arrays and sweeps are done when they return (see `backends.base.Space`)."""
 
     deferred = False
@@ -34,23 +33,11 @@ class HostSpace:
     def get(self, F: Array) -> Array:
         return F
 
-    def take(self, F: Array, at: Indices | None, into: Space) -> Array:
-        return into.put(F if at is None else F[:, at])
-
-    def map(self, function: Callable[..., Any], *arguments: object, count: int = 1) -> Any:
-        return function(*arguments)
-
-    def sum(self, function: Callable[..., Vector], *arguments: object) -> Vector:
-        return function(*arguments)
-
-    def join(self, state: Any) -> Any:
+    def join(self, state: object) -> Any:
         return state
 
-    def split(self, whole: Any) -> Any:
+    def split(self, whole: object) -> Any:
         return whole
-
-    def status(self) -> str:
-        return ""
 
     def deliver(self, F: Array) -> Array:
         return np.ascontiguousarray(F.T)
@@ -79,7 +66,7 @@ class HostMatrix(Unweighted):
 
 
 @dataclass(frozen=True)
-class DenseMatrix(HostMatrix):
+class DenseMatrix(HostMatrix, UnweightedDense):
     """X in either order, never copied; T is a view. Sweeps tile by tile: the oracle.
 
     missing : how many entries are not finite, and so not observed
@@ -100,14 +87,6 @@ class DenseMatrix(HostMatrix):
             own = mean_of(X, total, missing)
         return cls(X, own if mean is None else mean, zeros, missing)
 
-    @property
-    def count(self) -> int:
-        return self.X.size - self.missing
-
-    @property
-    def observed(self) -> Observed | None:
-        return Ones(self.shape) if self.missing else None
-
     def asked(self, ask: Ask) -> Ask:
         """Return the question under the weights of X with gaps, where there are no others."""
         return replace(ask, observed=self.observed) if self.missing and ask.observed is None else ask
@@ -123,9 +102,6 @@ class DenseMatrix(HostMatrix):
     @cached_property
     def T(self) -> Self:
         return replace(self, X=self.X.T)
-
-    def scaled(self, factor: float) -> Self:
-        return replace(self, mean=self.mean * factor, scale=self.scale * factor)
 
     def sweep(self, W: Array, H: Array, ask: Ask) -> Sweep:
         return sweep_tiles(self, W, H, self.asked(ask))

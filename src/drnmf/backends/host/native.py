@@ -1,4 +1,8 @@
-"""The compiled extension as a backend: one fused pass over X, dense or sparse, on all threads."""
+"""The compiled extension as a backend: one fused pass over X, dense or sparse, on all threads.
+
+The number of threads never changes a result. It starts from OMP_NUM_THREADS, else from the CPUs this process may use;
+``threadpoolctl.threadpool_limits(1)`` and joblib's workers lower it like any other pool's.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +13,10 @@ from operator import attrgetter
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
+import threadpoolctl
 
 from drnmf import _core
 from drnmf.backends.base import Ask, Descending, Sweep, check_shapes, zero_of
-from drnmf.backends.host import threads
 from drnmf.backends.host.dense import DenseMatrix, mean_of, moments
 from drnmf.backends.host.sparse import SparseMatrix
 from drnmf.backends.observed import Pieces, pieces
@@ -22,7 +26,42 @@ from drnmf.losses.beta import Beta
 from drnmf.losses.negative_binomial import NegativeBinomial
 from drnmf.numerics import SAFE_SQUARES, VANISHED, Array, Precision, Vector, identity_limit, model_floor, power_ceiling
 
-threads.register()
+
+class DrnmfController(threadpoolctl.LibController):  # type: ignore[misc]
+    """What threadpoolctl needs to see the core among the loaded libraries."""
+
+    user_api = "drnmf"
+    internal_api = "drnmf"
+    filename_prefixes = ("_core",)
+    check_symbols = ("drnmf_get_num_threads", "drnmf_set_num_threads")
+
+    def get_num_threads(self) -> int:
+        return int(self.dynlib.drnmf_get_num_threads())
+
+    def set_num_threads(self, num_threads: int) -> None:
+        self.dynlib.drnmf_set_num_threads(num_threads)
+
+    def get_version(self) -> None:
+        return None
+
+    def set_additional_attributes(self) -> None:
+        self.instruction_set = _core.instruction_set()
+
+
+threadpoolctl.register(DrnmfController)
+
+
+def get_num_threads() -> int:
+    """Threads a sweep may use."""
+    return _core.get_num_threads()
+
+
+def set_num_threads(count: int) -> None:
+    """Let sweeps use `count` threads (at least one)."""
+    if count < 1:
+        raise ValueError(f"count={count} is not a number of threads: use 1 or more.")
+    _core.set_num_threads(count)
+
 
 KERNELS: dict[type, tuple[int, Callable[[Any], float]]] = {
     Beta: (0, attrgetter("beta")),

@@ -25,13 +25,13 @@ from drnmf.backends.host.stored import (
 )
 from drnmf.backends.observed import Ones, Pieces, Stored, factors_of, pieces, product
 from drnmf.backends.tiles import sweep_tiles
-from drnmf.backends.weighted import Filled, Tally
+from drnmf.backends.weighted import Filled, Tally, UnweightedSparse
 from drnmf.losses.base import need_nonzeros_only
 from drnmf.numerics import Array, Precision, Vector
 
 
 @dataclass(frozen=True)
-class SparseMatrix(HostMatrix):
+class SparseMatrix(HostMatrix, UnweightedSparse):
     """X as CSC and its transpose as CSC, both built once; T swaps them. Losses with free parts never densify.
 
     only : given where the stored entries alone are observed, zeros among them; else what is not stored is a zero
@@ -44,10 +44,6 @@ class SparseMatrix(HostMatrix):
     squared_norm: float
     only: StoredOnly | None = None
     scale: float = 1.0
-
-    @property
-    def compressed(self) -> bool:  # type: ignore[override]
-        return self.only is None
 
     @classmethod
     def of(cls, X: sp.sparray, mean: float | None = None) -> Self:
@@ -73,15 +69,11 @@ class SparseMatrix(HostMatrix):
     def zeros(self) -> int:
         if self.only is not None:
             return int(self.by_column.nnz - np.count_nonzero(self.by_column.data))
-        return self.shape[0] * self.shape[1] - int(self.by_column.nnz)
+        return self.shape[0] * self.shape[1] - self.stored
 
     @property
-    def count(self) -> int:
-        return self.shape[0] * self.shape[1] if self.only is None else int(self.by_column.nnz)
-
-    @property
-    def observed(self) -> Observed | None:
-        return None if self.only is None else Ones(self.shape)
+    def stored(self) -> int:
+        return int(self.by_column.nnz)
 
     @cached_property
     def T(self) -> Self:

@@ -14,13 +14,13 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
-from drnmf.backends.base import Ask, Observed, Sweep, check_shapes, zero_of
+from drnmf.backends.base import Ask, Sweep, check_shapes, zero_of
 from drnmf.backends.entries import combined, dense_rows, first_zero, row_blocks
-from drnmf.backends.observed import Ones, pieces
+from drnmf.backends.observed import pieces
 from drnmf.backends.tiles import sweep_tiles
 from drnmf.backends.torch.kernels import kernels_of, takes
 from drnmf.backends.torch.space import Tensor, TorchSpace, full_precision
-from drnmf.backends.weighted import Unweighted
+from drnmf.backends.weighted import Unweighted, UnweightedDense
 from drnmf.losses.base import Omega
 from drnmf.numerics import Array, Precision, Vector
 
@@ -85,7 +85,7 @@ def moments(X: Tensor) -> tuple[float, int, int]:
 
 
 @dataclass(frozen=True)
-class TorchDense(OnTorch):
+class TorchDense(OnTorch, UnweightedDense):
     """Dense X of any strides, in float64, float32 or half precision; never copied, T is a view.
 
     fast : the fused sweep may use single bfloat16 products in its sums ("tf32")
@@ -132,20 +132,9 @@ class TorchDense(OnTorch):
     def working(self) -> torch.dtype:
         return _WORKING[self.X.dtype]
 
-    @property
-    def count(self) -> int:
-        return self.X.numel() - self.missing
-
-    @property
-    def observed(self) -> Observed | None:
-        return Ones(self.shape) if self.missing else None
-
     @cached_property
     def T(self) -> TorchDense:
         return replace(self, X=self.X.T)
-
-    def scaled(self, factor: float) -> TorchDense:
-        return replace(self, mean=self.mean * factor, scale=self.scale * factor)
 
     def column(self, j: int) -> Vector:
         return self.X[:, j].double().cpu().numpy() * self.scale

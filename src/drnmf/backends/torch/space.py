@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, TypeAlias
@@ -10,8 +10,8 @@ from typing import Any, ClassVar, TypeAlias
 import numpy as np
 import torch
 
-from drnmf.backends.base import Elsewhere, Space, Sweep
-from drnmf.numerics import Array, Indices, Vector
+from drnmf.backends.base import Elsewhere, InOnePiece, Sweep
+from drnmf.numerics import Array
 from drnmf.trees import map_leaves
 
 Tensor: TypeAlias = torch.Tensor
@@ -29,7 +29,7 @@ def full_precision() -> Iterator[None]:
 
 
 @dataclass(frozen=True)
-class TorchSpace:
+class TorchSpace(InOnePiece):
     """Where factors are tensors of one dtype on one device; on a GPU sweeps return before they are done."""
 
     device: torch.device
@@ -57,30 +57,18 @@ class TorchSpace:
     def get(self, F: Array) -> Array:
         return F.detach().cpu().numpy() if isinstance(F, torch.Tensor) else F
 
-    def take(self, F: Array, at: Indices | None, into: Space) -> Array:
-        return into.put(F if at is None else F[:, at])
-
     def numbers(self, values: torch.Tensor) -> Tensor:
         """Send a few numbers to the device in the factors' dtype, without waiting for it."""
         tensor = torch.as_tensor(np.ascontiguousarray(values)).to(self.dtype)
         return tensor.pin_memory().to(self.device, non_blocking=True) if self.deferred else tensor
 
-    def map(self, function: Callable[..., Any], *arguments: object, count: int = 1) -> Any:
-        return function(*arguments)
-
-    def sum(self, function: Callable[..., Vector], *arguments: object) -> Vector:
-        return function(*arguments)
-
-    def join(self, state: Any) -> Any:
+    def join(self, state: object) -> Any:
         return map_leaves(lambda leaf: Elsewhere(self.get(leaf)) if isinstance(leaf, torch.Tensor) else leaf, state)
 
-    def split(self, whole: Any) -> Any:
+    def split(self, whole: object) -> Any:
         return map_leaves(
             lambda leaf: self.put(leaf.values) if isinstance(leaf, Elsewhere) else leaf, whole, leaf=Elsewhere
         )
-
-    def status(self) -> str:
-        return ""
 
     def deliver(self, F: Tensor) -> Tensor:
         return F.T.contiguous()

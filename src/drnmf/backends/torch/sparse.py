@@ -26,7 +26,7 @@ from drnmf.backends.torch.dense import (
     with_curvature,
 )
 from drnmf.backends.torch.space import Tensor, full_precision
-from drnmf.backends.weighted import Tally
+from drnmf.backends.weighted import Tally, UnweightedSparse
 from drnmf.losses.base import betas_of, need_nonzeros_only
 from drnmf.numerics import Array, Vector, identity_limit, model_floor, power_ceiling
 
@@ -90,7 +90,7 @@ def _coordinates(X: torch.Tensor, device: torch.device | str | None) -> tuple[Te
 
 
 @dataclass(frozen=True)
-class TorchSparse(OnTorch):
+class TorchSparse(OnTorch, UnweightedSparse):
     """Sparse X; Omega within {1, 2} costs O(nnz r), any other beta takes dense tiles.
 
     only : given where the stored entries alone are observed, at O(nnz r) under any loss
@@ -107,10 +107,6 @@ class TorchSparse(OnTorch):
     fused: bool = False
     only: StoredOnly | None = None
     scale: float = 1.0
-
-    @property
-    def compressed(self) -> bool:  # type: ignore[override]
-        return self.only is None
 
     @classmethod
     def of(
@@ -143,15 +139,11 @@ class TorchSparse(OnTorch):
     def zeros(self) -> int:
         if self.only is not None:
             return int((self.by_column.values == 0).sum())
-        return self.shape[0] * self.shape[1] - self.by_column.values.numel()
+        return self.shape[0] * self.shape[1] - self.stored
 
     @property
-    def count(self) -> int:
-        return self.shape[0] * self.shape[1] if self.only is None else self.by_column.values.numel()
-
-    @property
-    def observed(self) -> Observed | None:
-        return None if self.only is None else Ones(self.shape)
+    def stored(self) -> int:
+        return self.by_column.values.numel()
 
     @cached_property
     def T(self) -> TorchSparse:

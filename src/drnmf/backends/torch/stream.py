@@ -14,11 +14,10 @@ from typing import Any, ClassVar
 import torch
 
 from drnmf.backends.base import Ask, Data, Observed, Sweep, check_shapes
-from drnmf.backends.observed import Ones
 from drnmf.backends.tiles import shared_curvature
 from drnmf.backends.torch.dense import TILE, OnTorch, TorchDense, fused_available, moments
 from drnmf.backends.torch.space import Tensor
-from drnmf.backends.weighted import Weighted
+from drnmf.backends.weighted import UnweightedDense, Weighted
 from drnmf.numerics import Array, Vector
 
 BLOCK_BYTES = 1 << 28
@@ -75,7 +74,7 @@ class _Buffers:
 
 
 @dataclass(frozen=True)
-class TorchStreamed(OnTorch):
+class TorchStreamed(OnTorch, UnweightedDense):
     """X (m, n) on the host; `flipped` says that this side's columns are X's rows.
 
     scale : what entries are multiplied by as they are read
@@ -123,20 +122,9 @@ class TorchStreamed(OnTorch):
     def T(self) -> TorchStreamed:
         return replace(self, flipped=not self.flipped)
 
-    @property
-    def count(self) -> int:
-        return self.X.numel() - self.missing
-
-    @property
-    def observed(self) -> Observed | None:
-        return Ones(self.shape) if self.missing else None
-
     def weigh(self, observed: Observed, mean: float | None) -> Data:
         """Weights stay on the host, as X does, and follow its blocks."""
         return Weighted.of(self, observed, self.tally(observed), mean)
-
-    def scaled(self, factor: float) -> TorchStreamed:
-        return replace(self, mean=self.mean * factor, scale=self.scale * factor)
 
     def tile(self, columns: slice) -> Tensor:
         """Return a range of columns, on the device, where the factors are."""
