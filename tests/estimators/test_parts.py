@@ -324,3 +324,13 @@ def test_losses_of_parts_are_those_of_their_rows():
     scale, V = data.scale, W @ H
     expected = [drnmf.beta_divergence(scale * X[g == GROUPS], V[g == GROUPS], beta) for g in "ab" for beta in (1, 2)]
     assert np.allclose(found, expected)
+
+
+def test_weights_of_groups_are_those_of_the_step_of_H():
+    """A row of W is of one group: its step weighs nothing against anything, and said that all groups count alike."""
+    rng = np.random.default_rng(0)
+    X = rng.random((60, 3)) @ rng.random((3, 20)) + 0.05 * rng.random((60, 20))
+    X[40:] = rng.random((20, 4)) @ rng.random((4, 20))
+    model = DRNMF(3, betas=[1], random_state=0, max_iter=60).fit(X, groups=np.repeat(["a", "b", "c"], 20))
+    assert int(np.argmax(model.weights_)) == 2
+    assert model.weights_.max() > 0.45

@@ -63,6 +63,7 @@ def test_weights_of_rows_multiply_those_of_entries():
         ({"sample_weight": -np.ones(12)}, r"sample_weight\[0\] = -1"),
         ({"sample_weight": np.zeros(12)}, "zero throughout"),
         ({"sample_weight": ["a"] * 12}, "read as numbers"),
+        ({"sample_weight": WEIGHTS + 0j}, "sample_weight holds complex numbers"),
         ({"sample_weight": WEIGHTS, "uncertainty": X}, "both given"),
         ({"sample_weight": WEIGHTS, "entry_weight": HeldOut(0.1, 0)}, "HeldOut"),
     ],

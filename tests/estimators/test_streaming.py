@@ -347,9 +347,27 @@ def test_rows_that_leave_nothing_over_add_no_component(size: float) -> None:
 def test_a_growing_stream_takes_several_passes() -> None:
     X = counts(123)
     model = BetaNMF(1, beta=2, random_state=0).fit_stream(batches(X, 41), passes=3, grow=True)
-    assert model.rows_offered_ == 3 * 123
+    assert model.rows_offered_ == 123
     with pytest.raises(ValueError, match="predicts columns from others"):
         BetaNMF(1, random_state=0).partial_fit(X[:, :1], grow=True)
+
+
+def test_every_pass_holds_out_the_same_rows() -> None:
+    X = counts(123)  # no multiple of eight
+    once, thrice = (BetaNMF(3, random_state=0).fit_stream(batches(X, 41), passes, grow=True) for passes in (1, 3))
+    np.testing.assert_array_equal(thrice.held_rows_.toarray(), X[7::8])
+    np.testing.assert_array_equal(once.held_rows_.toarray(), X[7::8])
+
+
+@pytest.mark.parametrize("shape", [(60, 1), (1, 15), (60, 15)], ids=str)
+@pytest.mark.parametrize("model", MODELS, ids=str)
+def test_weights_that_are_all_alike_change_nothing(model: Any, shape: tuple[int, int]) -> None:
+    X = counts(180) + 0.0
+    plain = clone(model).fit_stream(batches(X, 60), passes=2)
+    weighted = [{"X": part, "entry_weight": np.full(shape, 2.5)} for part in batches(X, 60)]
+    found = clone(model).fit_stream(weighted, passes=2)
+    np.testing.assert_allclose(found.components_, plain.components_, rtol=1e-6, atol=1e-9 * plain.components_.max())
+    np.testing.assert_allclose(found.losses_, 2.5 * plain.losses_, rtol=1e-9)
 
 
 def test_every_pass_goes_through_the_same_batches() -> None:

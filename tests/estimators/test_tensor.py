@@ -228,11 +228,23 @@ def test_what_is_no_tensor_is_refused(X):
         CP(2).fit(X)
 
 
-def test_negative_entries_are_refused_with_a_place():
-    X = np.ones(SHAPE)
-    X[1, 2, 3] = -1.0
-    with pytest.raises(ValueError, match="egative"):
-        CP(2).fit(X)
+@pytest.mark.parametrize("shape", [(4, 3, 5), (5, 4, 3), (3, 5, 4, 2)])
+def test_a_refused_entry_is_named_by_its_indices_in_the_tensor(shape):
+    """Whichever mode makes the rows of the unfolding that is checked, and whatever is given next to X."""
+    place = tuple(size - 1 for size in shape)
+    good, bad = np.ones(shape), np.ones(shape)
+    bad[place] = -1.0
+    named = rf"\[{', '.join(map(str, place))}\] = -1"
+    sparse = as_coordinates(bad)
+    for given in ({"X": bad}, {"X": sparse}, {"X": good, "entry_weight": bad}, {"X": good, "uncertainty": bad}):
+        name = "X" if len(given) == 1 else [*given][1]
+        with pytest.raises(ValueError, match=name + named):
+            CP(2, random_state=0).fit(**given)
+    model = CP(2, random_state=0, max_iter=3, tol=0).fit(good)
+    with pytest.raises(ValueError, match="X" + named):
+        model.transform(bad)
+    with pytest.raises(ValueError, match=rf"first is X\[{', '.join(map(str, place))}\]"):
+        CP(2, betas=0).fit(np.maximum(bad, 0.0))
 
 
 def test_a_stopped_fit_goes_on_as_if_it_had_not(tmp_path):

@@ -83,6 +83,12 @@ def test_a_setting_of_the_solver_says_where_it_is():
         ("l1_ratio", "L2"),
         ("rank", "n_components="),
         ("nrun", "n_init="),
+        ("regularization", "penalties="),
+        ("n_factors", "n_components="),
+        ("num_topics", "n_components="),
+        ("chunksize", "partial_fit"),
+        ("n_epochs", "max_iter="),
+        ("forget_factor", "forget="),
     ],
 )
 @pytest.mark.parametrize("cls", [BetaNMF, DRNMF, MultiObjectiveNMF])

@@ -175,6 +175,19 @@ def test_the_unit_of_x_does_not_matter_beyond_their_thresholds(model, size, dtyp
         assert np.abs(W.fit_transform(X * size).astype(np.longdouble) @ W.components_ / size - X).max() < 0.05 * X.max()
 
 
+@pytest.mark.filterwarnings("ignore:Maximum number of iterations")
+@pytest.mark.parametrize("given", [{}, {"batch_size": 16}], ids=["at once", "in batches"])
+@pytest.mark.parametrize("model", [NMF, MiniBatchNMF])
+def test_squares_below_the_range_of_float64_change_nothing(model, given):
+    """Neither when a fit is over nor its error, which float64 holds."""
+    X = np.random.default_rng(0).gamma(1.0, size=(40, 3)) @ np.random.default_rng(1).gamma(1.0, size=(3, 12))
+    given = {} if model is NMF else given
+    fits = [model(2, max_iter=60, random_state=0, **given).fit(np.ldexp(X, power)) for power in (-40, -990)]
+    assert fits[0].n_iter_ == fits[1].n_iter_
+    np.testing.assert_array_equal(np.ldexp(fits[0].components_, -475), fits[1].components_)
+    assert np.ldexp(fits[0].reconstruction_err_, -950) == fits[1].reconstruction_err_ > 0
+
+
 @pytest.mark.filterwarnings("ignore:overflow")
 def test_entries_whose_sum_is_infinite_are_refused_in_words():
     with pytest.raises(ValueError, match="divide X by its largest entry"):

@@ -218,12 +218,12 @@ class NMF(Streaming, Tables, Assigning, Shares, BaseEstimator, Support):  # type
     def fit_transform(
         self,
         X: Any,
-        y: Any = None,
+        y: object = None,
         W: ArrayLike | None = None,
         H: ArrayLike | None = None,
-        entry_weight: Any = None,
-        uncertainty: Any = None,
-        sample_weight: Any = None,
+        entry_weight: WeightsLike = None,
+        uncertainty: WeightsLike = None,
+        sample_weight: ArrayLike | None = None,
         groups: Any = None,
     ) -> Array:
         """Fit, and return W. More accurate and cheaper than ``fit(X).transform(X)``.
@@ -411,7 +411,7 @@ class NMF(Streaming, Tables, Assigning, Shares, BaseEstimator, Support):  # type
             self.held_out_losses_ = units.losses(found, inside.omega)
         return placement.hand_back(data.T.space.deliver(data.T.space.put(result.W.T)))
 
-    def transform(self, X: Any, entry_weight: Any = None, uncertainty: Any = None) -> Array:
+    def transform(self, X: Any, entry_weight: WeightsLike = None, uncertainty: WeightsLike = None) -> Array:
         """Compute W for new rows, with components and weights fixed; every row on its own.
 
         Parameters

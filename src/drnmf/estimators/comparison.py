@@ -16,9 +16,8 @@ from drnmf.algorithms.loop import Callback
 from drnmf.backends.base import in_unit
 from drnmf.backends.core import single_blas
 from drnmf.backends.open import open_data
-from drnmf.estimators.beta import BetaNMF
 from drnmf.estimators.deciding import with_rank
-from drnmf.estimators.robust import DRNMF
+from drnmf.estimators.models import DRNMF, BetaNMF
 from drnmf.losses.base import Loss, Omega, betas_of
 from drnmf.losses.names import as_losses
 from drnmf.numerics import REFERENCE_MARGIN, Array, MatrixLike, Vector

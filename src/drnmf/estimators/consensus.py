@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 from drnmf.algorithms.result import Progress
 from drnmf.backends.core import single_blas
 from drnmf.backends.products import column_products, split_columns
-from drnmf.estimators.beta import BetaNMF
+from drnmf.estimators.models import BetaNMF
 from drnmf.estimators.tables import Shares, shares_of
 from drnmf.numerics import Array, Indices, MatrixLike, Vector
 from drnmf.parameters.common import Parameters
@@ -188,7 +188,7 @@ class ConsensusNMF(Shares, BaseEstimator):  # type: ignore[misc]
         """Check X as the estimators do; NaN counts as missing."""
         return received(check_matrix(self, X, reset=reset), Reading(), type(self).__name__).X
 
-    def _row_weights(self, X: Any, sample_weight: Any) -> dict[str, Any]:
+    def _row_weights(self, X: Any, sample_weight: ArrayLike | None) -> dict[str, Any]:
         """Return what the fit of a run is given for the weights of the rows."""
         if sample_weight is None:
             return {}

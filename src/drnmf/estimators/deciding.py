@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any, TypeVar
 
+import numpy as np
 from sklearn.base import BaseEstimator, clone
 
+from drnmf.backends.tiles import sample_residuals
+from drnmf.losses.base import Loss
+from drnmf.losses.beta import FROBENIUS
 from drnmf.losses.huber import Huber, lacks_delta
 from drnmf.losses.names import as_loss, lacks_size
 from drnmf.losses.negative_binomial import NegativeBinomial
-from drnmf.numerics import Array, MatrixLike
+from drnmf.numerics import Array, Entries, MatrixLike
 from drnmf.parameters.common import Parameters
 from drnmf.parameters.fields import checked
+from drnmf.parameters.solver import as_solver
+from drnmf.problem.device import place
+from drnmf.problem.problem import Problem
 from drnmf.problem.weights import Reading
+from drnmf.selection.folds import HELD_OUT
 from drnmf.selection.noise import NoiseProfile, compare_losses
 from drnmf.selection.rank import RankProfile, rank_profile
-from drnmf.solve.settings import asked_losses
+from drnmf.solve.pipeline import running
+from drnmf.solve.runner import Runner
+from drnmf.solve.settings import asked_losses, only_compared, problem_of
+from drnmf.solve.solve import solve
 
 P = TypeVar("P", bound=Parameters)
 AUTO = "auto"
@@ -35,6 +46,11 @@ def is_auto(value: object) -> bool:
     return isinstance(value, str) and value.strip().lower() == AUTO
 
 
+def left_to_data(losses: object) -> bool:
+    """Tell whether the losses, or a number of one of them, are left to the data."""
+    return is_auto(losses) or lacks_size(losses) or lacks_delta(losses)
+
+
 def profile_for(model: Parameters, X: MatrixLike, reading: Reading, held_out: float, betas: Any = None) -> NoiseProfile:
     """Compare losses on X, whose negative entries are dealt with, with the settings of an estimator, from one start."""
     alone = replace(model, n_init=1, max_time=None, verbose=0)
@@ -50,8 +66,7 @@ def with_rank(model: P, X: MatrixLike, reading: Reading) -> tuple[P, RankProfile
     if checked(model, "n_components") != AUTO:
         return model, None
     losses = asked_losses(model)
-    auto = is_auto(losses) or lacks_size(losses) or lacks_delta(losses)
-    one = not (auto or (isinstance(losses, Iterable) and not isinstance(losses, str)))
+    one = not (left_to_data(losses) or (isinstance(losses, Iterable) and not isinstance(losses, str)))
     judge: Parameters = model if one else model.without_losses()
     found = rank_profile(judge, X, ranks=None, entry_weight=reading.entry_weight, uncertainty=reading.uncertainty)
     return replace(model, n_components=found.best), found
@@ -66,6 +81,32 @@ def fit_ranked(model: BaseEstimator, X: MatrixLike, reading: Reading, fit: Any) 
     model.rank_profile_ = profile
     model.notes_ = profile.notes + model.notes_
     return W
+
+
+def fit_under_found(
+    model: BaseEstimator, name: str, X: MatrixLike, reading: Reading, fit: Callable[[Any], Array]
+) -> Array:
+    """Find what the losses leave to X, and fit under them.
+
+    The size of a negative binomial is found in turn with the factors, from the Kullback-Leibler fit.
+
+    Parameters
+    ----------
+    model, name : the estimator, and its parameter that names the losses: "beta" or "betas"
+    X, reading : whose negative entries are dealt with, and how it is read
+    fit : calls `fit_transform` of the estimator that it is given
+    """
+    losses = getattr(model, name)
+    if lacks_delta(losses):
+        found = _filled(losses, lacks_delta, Huber(huber_delta(model, X, reading)))
+        return fit_decided(model, None, name, found, HUBER_STARTS, fit)
+    if lacks_size(losses):
+        profile = profile_for(model, X, reading, held_out=0.0, betas="nb:auto")
+        found = _filled(losses, lacks_size, likely_negative_binomial(profile))
+        return fit_decided(model, profile, name, found, 1, fit)
+    profile = profile_for(model, X, reading, held_out=HELD_OUT)
+    found, starts = (profile.beta, STARTS) if name == "beta" else (profile.losses, ROBUST_STARTS)
+    return fit_decided(model, profile, name, found, starts, fit)
 
 
 def fit_decided(
@@ -103,18 +144,11 @@ def fitted_attributes(model: BaseEstimator) -> dict[str, object]:
     return {key: kept for key, kept in vars(model).items() if key.endswith("_") and key[0] != "_"}
 
 
-def with_size(value: Any, profile: NoiseProfile) -> Any:
-    """Put the size that a profile found into "nb:auto", alone or among other losses."""
+def _filled(value: object, lacks: Callable[[object], bool], loss: Loss) -> Any:
+    """Put a loss in the place of one that lacked a number, alone or among others."""
     if isinstance(value, list | tuple | set | frozenset):
-        return [with_size(loss, profile) for loss in value]
-    return likely_negative_binomial(profile) if lacks_size(value) else value
-
-
-def with_delta(value: Any, delta: float) -> Any:
-    """Put the distance that the residuals named into Huber's loss, alone or among other losses."""
-    if isinstance(value, list | tuple | set | frozenset):
-        return [with_delta(loss, delta) for loss in value]
-    return Huber(delta) if lacks_delta(value) else value
+        return [_filled(one, lacks, loss) for one in value]
+    return loss if lacks(value) else value
 
 
 def likely_negative_binomial(profile: NoiseProfile) -> NegativeBinomial:
@@ -136,6 +170,44 @@ def likely_negative_binomial(profile: NoiseProfile) -> NegativeBinomial:
     return found[0]
 
 
-def size_profile_for(model: BaseEstimator, X: MatrixLike, reading: Reading) -> NoiseProfile:
-    """Find the size of the negative binomial in turn with the factors, from the Kullback-Leibler fit."""
-    return profile_for(model, X, reading, held_out=0.0, betas="nb:auto")
+DEVIATIONS = 1.345
+"""Standard deviations up to which the loss is quadratic: 95 % as efficient as beta = 2 where the noise is normal."""
+MEDIAN = 1.4826
+"""Standard deviations of normal noise in its median absolute value."""
+HUBER_STARTS = 5
+"""Starts of a fit under Huber's loss, where the start is left to the library too."""
+ROUNDS, SETTLED = 10, 0.05
+"""Most fits, and the change of delta that is none."""
+SMALLEST = 1e-6
+"""Of the mean of X: residuals below it are those of an exact fit."""
+
+
+def huber_delta(model: Parameters, X: Entries, reading: Reading) -> float:
+    """Find delta of Huber's loss, in the unit of X: 1.345 standard deviations of the residuals of its own fit.
+
+    The first delta is that of a fit under beta = 2. Runs under it begin at several starts, because one often gives a
+    component to outliers, and while delta is too large that may even be the smallest loss: the run with the smallest
+    median residual is continued.
+    """
+    asked = replace(only_compared(model, 300, 1e-5), n_init=HUBER_STARTS, verbose=0)
+    placement = place(X, asked.device, as_solver(asked.solver).precision)
+    received = placement.receive(asked, X, True, replace(reading, negatives="raise"))
+    problem = problem_of(asked, placement.open(received), (FROBENIUS,), received, np.ones(1))
+    with running(problem, Runner.of("auto", "auto"), asked, ROUNDS) as runner:
+        starts = list(runner.starts)
+        result, delta = solve([problem.begun(starts[0])], runner)[0], 0.0
+        for _ in range(ROUNDS):
+            last, delta = delta, _delta(problem, result.W, result.H)
+            if abs(delta - last) <= SETTLED * delta:
+                break
+            huber = problem.under((Huber(delta),), np.ones(1))
+            runs = solve([huber.begun(start) for start in starts], runner.near() if last else runner)
+            result = min(runs, key=lambda run: _delta(problem, run.W, run.H))
+            starts = [(result.W, result.H)]
+    return delta / problem.data.scale
+
+
+def _delta(problem: Problem, W: Array, H: Array) -> float:
+    """1.345 standard deviations of the residuals, in the unit of the data."""
+    middle = float(np.median(sample_residuals(problem.data, W, H)))
+    return max(DEVIATIONS * MEDIAN * middle, SMALLEST * problem.data.mean)

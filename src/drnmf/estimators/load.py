@@ -5,9 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from drnmf.estimators.beta import BetaNMF
-from drnmf.estimators.multi_objective import MultiObjectiveNMF
-from drnmf.estimators.robust import DRNMF
+from drnmf.estimators.models import DRNMF, BetaNMF, MultiObjectiveNMF
 from drnmf.estimators.saving import load_into
 from drnmf.estimators.tensor import CP
 

@@ -217,7 +217,7 @@ def _store(name: str, value: object, arrays: dict[str, Array]) -> object:
     return content
 
 
-def _stored(name: str, content: Any, arrays: dict[str, Array]) -> Any:
+def _stored(name: str, content: object, arrays: dict[str, Array]) -> Any:
     """Invert `_store`."""
     prefix = f"{name}."
     own = {key.removeprefix(prefix): array for key, array in arrays.items() if key.startswith(prefix)}

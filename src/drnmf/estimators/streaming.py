@@ -22,7 +22,7 @@ from drnmf.backends.core import single_blas
 from drnmf.backends.observed import HeldOut
 from drnmf.backends.open import is_dask
 from drnmf.estimators.deciding import AUTO
-from drnmf.interrupts import uninterrupted
+from drnmf.files import uninterrupted
 from drnmf.losses.base import Omega, betas_of
 from drnmf.numerics import REFERENCE_FLOOR, SAFE_SQUARES, MatrixLike, factor_floor
 from drnmf.objective.penalties import L1, L2
@@ -152,11 +152,10 @@ class Streaming(Parameters):
         _forget(self)
         remembered: dict[int, Any] = {}
         for turn in range(passes):
+            begin_pass(self)
             for i, batch in enumerate(batches() if callable(batches) else batches):
                 found = self._take_rows(**_arguments(batch, i), forget=forget, grow=grow, warm=remembered.get(i))
-                if (
-                    turn < passes - 1 and not grow
-                ):  # which rows are held out, and how many components there are, changes
+                if turn < passes - 1 and not grow:  # there may be more components by then
                     remembered[i] = found
         if not hasattr(self, "stream_"):
             raise ValueError("there are no batches: give at least one.")
@@ -205,6 +204,15 @@ class Streaming(Parameters):
             _adopt(self, state, data, placement, omega, time.perf_counter() - started)
             vars(self).update(kept)
         return found
+
+
+def begin_pass(model: Any) -> None:
+    """Hold out the rows of a growing stream that were held out when they came before, and no others.
+
+    Those of the pass before are let go: they come again, and what counts twice looks more certain than it is.
+    """
+    if hasattr(model, "held_rows_"):
+        model.rows_offered_, model.held_rows_ = 0, model.held_rows_[:0]
 
 
 def _arguments(batch: Any, number: int) -> dict[str, Any]:

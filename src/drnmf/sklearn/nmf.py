@@ -172,9 +172,10 @@ class NMF(Translated, Shares, decomposition.NMF):  # type: ignore[misc]
         W : array of shape (m, r)
         """
         here = validate_data(self, on_host(X), **FORMS)
-        W, self.components_, self.n_iter_, loss = self._factorised(here, W, H, sample_weight, _where_it_is(X, here))
+        W, self.components_, self.n_iter_, self.reconstruction_err_ = self._factorised(
+            here, W, H, sample_weight, _where_it_is(X, here)
+        )
         self.n_components_ = self.components_.shape[0]
-        self.reconstruction_err_ = math.sqrt(2.0 * loss)
         self.shares_ = shares_of(W, self.components_)
         return W
 
@@ -212,8 +213,8 @@ class NMF(Translated, Shares, decomposition.NMF):  # type: ignore[misc]
         self._warn_of_the_limit(found.n_iter)
         if self.shuffle:
             back = np.argsort(order)
-            return found.W[:, back], found.H[back], found.n_iter, found.loss
-        return found.W, found.H, found.n_iter, found.loss
+            return found.W[:, back], found.H[back], found.n_iter, found.error
+        return found.W, found.H, found.n_iter, found.error
 
 
 def on_host(X: Any) -> Any:

@@ -31,7 +31,7 @@ class Step:
     ----------
     state : what the next batch needs
     W, H : of the batch and of all rows, in the units of X
-    cost : the objective of the batch before the last step of H, per row
+    cost : the objective of the batch before the last step of H, per row; see `Units.cost`
     """
 
     state: StreamState
@@ -65,7 +65,7 @@ def take(
         state, (A, *_) = advance(state, data, omega, policy, forget, warm, units.penalties(of_a_row, omega))
     W, H = as_numpy(A).T / units.left, state.followers[0].H / units.right
     measures = of_a_row.measure(data.space, H, 0), of_a_row.measure(data.T.space, W.T / X.shape[0], 1)
-    return Step(state, W, H, float(units.losses(state.latest, omega)[0]) + of_a_row.value(measures))
+    return Step(state, W, H, units.cost(state.latest, omega, of_a_row.value(measures)))
 
 
 def half_life(rows: int, kept: float) -> float | None:
@@ -80,7 +80,7 @@ def half_life(rows: int, kept: float) -> float | None:
 
 
 def with_zeros(X: Any, W: Array, H: Array, settings: Settings, rows: Vector | None) -> float:
-    """Write zeros for what is at the floor of H, where the loss does not rise by it, and return that loss."""
+    """Write zeros for what is at the floor of H, where the loss D does not rise by it, and return sqrt(2 D)."""
     data = _opened(X, settings, None, rows)
     units = Units(data.scale)
     omega = units.omega((Beta(settings.beta),))
@@ -90,7 +90,7 @@ def with_zeros(X: Any, W: Array, H: Array, settings: Settings, rows: Vector | No
         loss, other = (losses_of(data, A, F, omega) for F in (B, np.where(low, 0.0, B).astype(B.dtype)))
     if not low.all() and other[0] <= loss[0] * (1.0 + rise_tolerance(data.dtype)):
         H[low], loss = 0.0, other
-    return float(units.losses(loss, omega)[0])
+    return units.error(loss, omega)
 
 
 def _opened(X: Any, settings: Settings, state: StreamState | None, rows: Vector | None) -> Data:
