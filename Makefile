@@ -58,7 +58,7 @@ test-gpu:
 	  $(GPU_PYTHON) -m pytest -p no:cacheprovider tests/backends -k torch --shard SHARD/$(GPU_PROCESSES)
 
 # The lower bounds of pyproject.toml, exactly; the tools that only check may be new.
-OLDEST := numpy==1.26.0 scipy==1.12.0 scikit-learn==1.6.0 joblib==1.2.0 threadpoolctl==3.2.0 typer==0.19.2 rich==13.0.0 matplotlib==3.8.0 soundfile==0.12.1 fast-bss-eval==0.1.4 pyarrow==15.0.0 openpyxl==3.1.2 plotly==5.24.1 dask[array]==2025.7.0 distributed==2025.7.0 zarr==3.1.0 anndata==0.12.0 pandas==2.1.1
+OLDEST := numpy==1.26.0 scipy==1.12.0 scikit-learn==1.7.0 joblib==1.2.0 threadpoolctl==3.2.0 typer==0.19.2 rich==13.0.0 matplotlib==3.8.0 soundfile==0.12.1 fast-bss-eval==0.1.4 pyarrow==15.0.0 openpyxl==3.1.2 plotly==5.24.1 dask[array]==2025.7.0 distributed==2025.7.0 zarr==3.1.0 anndata==0.12.0 pandas==2.1.1
 
 test-oldest: .venv-oldest/.installed
 	.venv-oldest/bin/python -m pytest $(PARALLEL)

@@ -21,7 +21,7 @@ import numpy as np
 import scipy.sparse as sp
 from harness import DATA, RESULTS
 
-from drnmf.algorithms.initialize import start
+from drnmf.algorithms.initialize import begun
 from drnmf.algorithms.loop import Control, solve
 from drnmf.algorithms.updates.table import RULES
 from drnmf.algorithms.weights import POLICIES, Fixed
@@ -89,7 +89,7 @@ def run(case: Case) -> dict[str, Any]:
     """The row of one case."""
     X, W, H = case.make()
     data = open_data(X)
-    begin = start(data, case.rank, case.init, np.random.RandomState(case.seed), W, H)
+    begin = begun(data, case.rank, case.init, np.random.RandomState(case.seed), W, H)[0]
     control = Control(max_iter=ITERATIONS, tol=0)
     omega = as_losses(case.betas)
     alone = [

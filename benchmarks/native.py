@@ -23,7 +23,7 @@ from threadpoolctl import threadpool_limits
 
 from drnmf import DRNMF, BetaNMF, Solver
 from drnmf.backends.base import Ask, losses_of
-from drnmf.backends.host.threads import get_num_threads, set_num_threads
+from drnmf.backends.host.native import get_num_threads, set_num_threads
 from drnmf.backends.open import open_data
 from drnmf.losses.beta import FROBENIUS, IS, KL
 from drnmf.losses.names import as_losses

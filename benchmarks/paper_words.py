@@ -12,7 +12,7 @@ import warnings
 import numpy as np
 from harness import DATA, print_table
 
-from drnmf.algorithms.initialize import start
+from drnmf.algorithms.initialize import random_start
 from drnmf.apps.paper.fits import Options, fit_robust, fit_single, uniform_start
 from drnmf.apps.paper.mary_figure import clean
 from drnmf.backends.open import open_data
@@ -60,7 +60,7 @@ def zeros() -> list[dict[str, object]]:
         rng = np.random.RandomState(seed)
         X, _ = clean(DATA / "audio" / "piano_Mary.wav")
         X = with_noise(X, mixed_noise(X, (0.0,), rng), 0.4)
-        found = fit_single(X, start(open_data(X), 5, "random", rng), 0.0, (0.0,), Options(), _unseen)
+        found = fit_single(X, random_start(open_data(X), 5, rng), 0.0, (0.0,), Options(), _unseen)
         V = found.W @ found.H
         ratio = np.maximum(X, np.finfo(np.float64).eps * X.mean()) / V
         terms = ratio - np.log(ratio) - 1

@@ -38,7 +38,7 @@ from drnmf.backends.base import Ask
 from drnmf.backends.dask import cluster
 from drnmf.backends.dask.nodes import SweepRows
 from drnmf.backends.dask.partial_sums import PartialSums, SweepColumns
-from drnmf.backends.host.threads import set_num_threads
+from drnmf.backends.host.native import set_num_threads
 from drnmf.backends.open import open_data
 from drnmf.losses.beta import FROBENIUS, KL
 from drnmf.losses.names import as_losses

@@ -56,7 +56,8 @@ html_sidebars = {"index": []}
 
 GALLERY = (
     "quickstart", "which_noise", "how_many", "pipeline_and_grid_search", "pareto", "separate_a_tune",
-    "topics_of_texts", "count_signatures", "hyperspectral", "air_quality", "digits", "parts_of_the_data",
+    "topics_of_texts", "count_signatures", "hyperspectral", "air_quality", "digits", "one_factor_for_all_hospitals",
+    "spoiled_images", "counts_and_intensities",
     "ratings", "out_of_core", "a_stream_of_rows",
 )  # fmt: skip
 

@@ -12,7 +12,7 @@ from drnmf.runs import apps
 ROOT = Path(drnmf.__file__).parent
 
 LEVELS = (
-    ("numerics", "trees", "interrupts", "files"),
+    ("numerics", "trees", "files"),
     ("losses",),
     ("objective", "backends"),
     ("algorithms",),

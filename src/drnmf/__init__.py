@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from drnmf.backends.observed import HeldOut
     from drnmf.discovery.found import discover
-    from drnmf.estimators.beta import BetaNMF
     from drnmf.estimators.consensus import ConsensusNMF
     from drnmf.estimators.load import load
-    from drnmf.estimators.multi_objective import MultiObjectiveNMF
+    from drnmf.estimators.models import DRNMF, BetaNMF, MultiObjectiveNMF
     from drnmf.estimators.pareto import pareto_front
-    from drnmf.estimators.robust import DRNMF
     from drnmf.estimators.tensor import CP
     from drnmf.losses.huber import Huber
     from drnmf.losses.interval import Interval
@@ -60,10 +58,10 @@ __all__ = [
 
 _MODULES = {
     "CP": "estimators.tensor",
-    "DRNMF": "estimators.robust",
-    "BetaNMF": "estimators.beta",
+    "DRNMF": "estimators.models",
+    "BetaNMF": "estimators.models",
     "ConsensusNMF": "estimators.consensus",
-    "MultiObjectiveNMF": "estimators.multi_objective",
+    "MultiObjectiveNMF": "estimators.models",
     "HeldOut": "backends.observed",
     "Huber": "losses.huber",
     "Interval": "losses.interval",

@@ -89,10 +89,6 @@ HALS_TOLERANCE, HALS_WINDOW = 3e-3, 0.3
 """The same for coordinate descent under beta = 2 alone: relative decrease over this fraction of all iterations. What a
 longer run would gain is 0.02 % in the median and takes most of its time (docs/development/frobenius.md)."""
 
-SOON_OVER = 0.25
-"""A run that falls by less than this part of what it fell half a window before is soon over: to bring it to its end
-costs it few iterations (docs/development/performance.md)."""
-
 LITTLE_LEFT = 0.08
 """A loss of beta = 2 within this fraction of what the singular values of X allow has little left to gain: half the
 window is enough, and no other start is tried."""
@@ -132,7 +128,7 @@ NEWTON_RANK = 24
 
 OWN_GAIN = 1.7
 """Above that rank too where an iteration with them takes at most this many times one with the shared curvature, which
-needs 1.75 to 2.1 times as many (`algorithms.updates.cost`)."""
+needs 1.7 to 2.8 times as many (`algorithms.updates.cost`)."""
 
 BALANCE_STEPS = 4
 """Steps of the symmetric scaling that gives a shared curvature its size in every column."""
@@ -301,7 +297,7 @@ def rise_tolerance(dtype: DTypeLike) -> float:
     return 1e-6 if np.dtype(dtype) == np.float32 else 1e-12
 
 
-def namespace(array: Any) -> Any:
+def namespace(array: object) -> Any:
     """The library whose functions fit an array: NumPy, or the one the array comes from (torch, ...)."""
     if isinstance(array, np.ndarray):
         return np
@@ -322,7 +318,7 @@ def precision_of(array: Any) -> str:
     return str(array.dtype).removeprefix("torch.")
 
 
-def unit_roundoff(array: Any) -> float:
+def unit_roundoff(array: object) -> float:
     """Return the distance from one to the next number in the dtype of an array of any kind."""
     return float(np.finfo(precision_of(array)).eps)
 

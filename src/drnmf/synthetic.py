@@ -34,7 +34,7 @@ NOISES: dict[float, Callable[[Array, Any], Vector]] = {
 """The noise each loss stands for: multiplicative ("Gamma" in the paper), Poisson, Gaussian."""
 
 
-def mixed_noise(clean: Array, betas: Iterable[float], rng: Any) -> Vector:
+def mixed_noise(clean: Array, betas: Iterable[float], rng: object) -> Vector:
     """Draw the noises that `betas` stand for and add them up, each with norm one."""
     return sum((_unit(NOISES[beta](clean, rng)) for beta in betas), np.zeros(clean.shape))
 

@@ -21,7 +21,7 @@ Types = Mapping[str, type]
 LEAF = "leaf"
 
 
-def flatten(tree: Any, leaf: type | tuple[type, ...] = ()) -> tuple[list[Any], Structure]:
+def flatten(tree: object, leaf: type | tuple[type, ...] = ()) -> tuple[list[Any], Structure]:
     """Take a tree apart into its leaves and its structure; what is of type `leaf` stays whole.
 
     Leaves come from left to right, those of dicts and dataclasses by name, however a file sorts its keys.
@@ -31,7 +31,7 @@ def flatten(tree: Any, leaf: type | tuple[type, ...] = ()) -> tuple[list[Any], S
     """
     found: list[Any] = []
 
-    def walk(item: Any) -> Structure:
+    def walk(item: object) -> Structure:
         if isinstance(item, leaf):
             found.append(item)
             return LEAF
@@ -107,12 +107,12 @@ def imported_type(name: str) -> type:
     return found  # type: ignore[return-value]
 
 
-def leaves(tree: Any, leaf: type | tuple[type, ...] = ()) -> Iterator[Any]:
+def leaves(tree: object, leaf: type | tuple[type, ...] = ()) -> Iterator[Any]:
     """Iterate over the leaves of a tree."""
     return iter(flatten(tree, leaf)[0])
 
 
-def map_leaves(function: Callable[..., Any], *trees: Any, leaf: type | tuple[type, ...] = ()) -> Any:
+def map_leaves(function: Callable[..., Any], *trees: object, leaf: type | tuple[type, ...] = ()) -> Any:
     """Apply a function to every leaf of a tree, or to the leaves of several trees of one structure side by side.
 
     >>> map_leaves(lambda a, b: a + b, (1, [2]), (10, [20]))
@@ -122,7 +122,7 @@ def map_leaves(function: Callable[..., Any], *trees: Any, leaf: type | tuple[typ
     return unflatten(parts[0][1], map(function, *(part[0] for part in parts)), types_in(trees[0]))
 
 
-def types_in(tree: Any) -> dict[str, type]:
+def types_in(tree: object) -> dict[str, type]:
     """Collect the dataclasses inside a tree, by name."""
     found: dict[str, type] = {}
     if is_dataclass(tree) and not isinstance(tree, type):
@@ -134,14 +134,14 @@ def types_in(tree: Any) -> dict[str, type]:
     return found
 
 
-def types_beside(*objects: Any) -> dict[str, type]:
+def types_beside(*objects: object) -> dict[str, type]:
     """Collect the dataclasses of some objects and of their modules: what the objects and their states may hold."""
     modules = {sys.modules.get(type(item).__module__) for item in objects} - {None}
     named = (*map(type, objects), *(entry for module in modules for entry in vars(module).values()))
     return {name_of(entry): entry for entry in named if isinstance(entry, type) and is_dataclass(entry)}
 
 
-def pack(tree: Any) -> tuple[Structure, dict[str, Any]]:
+def pack(tree: object) -> tuple[Structure, dict[str, Any]]:
     """Split a tree into JSON and the arrays that it names; an array that stands in several places is stored once.
 
     Raises
@@ -157,7 +157,7 @@ def pack(tree: Any) -> tuple[Structure, dict[str, Any]]:
     arrays: dict[str, Any] = {}
     names: dict[int, str] = {}
 
-    def store(leaf: Any) -> Any:
+    def store(leaf: object) -> Any:
         if leaf is None or (isinstance(leaf, bool | int | float | str) and not isinstance(leaf, np.generic)):
             return leaf
         array = np.asarray(leaf) if isinstance(leaf, np.generic) else leaf
@@ -178,7 +178,7 @@ def pack(tree: Any) -> tuple[Structure, dict[str, Any]]:
 def unpack(content: Structure, arrays: Mapping[str, Any], types: Types | None = None, strict: bool = False) -> Any:
     """Put together what `pack` took apart; ValueError where it did not."""
 
-    def load(leaf: Any) -> Any:
+    def load(leaf: object) -> Any:
         if not isinstance(leaf, dict):
             return leaf
         ((kind, name),) = leaf.items()

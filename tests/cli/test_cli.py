@@ -231,8 +231,8 @@ def bad(kind: str) -> Path:
         ("missing", "does not exist"),
         ("truncated", "cut short"),
         ("objects", "objects"),
-        ("negative", "X[3, 2] = -1"),
-        ("infinite", "X[3, 2] = inf"),
+        ("negative", "the cell in row 4, column 3 is -1"),
+        ("infinite", "the cell in row 4, column 3 is infinite"),
         ("zero", "X[3, 2]"),
     ],
 )

@@ -117,6 +117,9 @@ def test_negative_readings(frames: tuple[pd.DataFrame, pd.DataFrame]) -> None:
     said = run("fit", "X.csv", "--out", "out", *FAST, code=1)
     assert "row 'day 0', column 'a' is -0.25" in said
     assert "--negatives clip" in said
+    np.save("bare.npy", X.to_numpy())
+    said = run("fit", "bare.npy", "--out", "out", *FAST, code=1)
+    assert "bare.npy: the cell in row 1, column 1 is -0.25, and NMF needs values >= 0: pass --negatives clip" in said
     run("fit", "X.csv", "--negatives", "clip", "--out", "clip", *FAST)
     assert "1 negative entries of X were set to 0 (--negatives clip)." in notes("clip")
     run("fit", "X.csv", "--negatives", "missing", "--out", "missing", *FAST)

@@ -14,8 +14,7 @@ import numpy as np
 import pytest
 
 from drnmf.cli import endings
-from drnmf.files import temporary_folder
-from drnmf.interrupts import uninterrupted
+from drnmf.files import temporary_folder, uninterrupted
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "killpg"), reason="the keys of a terminal reach a group of processes")
 

@@ -15,6 +15,7 @@ import pytest
 import scipy.sparse as sp
 from typer.testing import CliRunner
 
+from drnmf import load
 from drnmf.cli import app, stream
 from drnmf.matrices.batches import row_batches
 
@@ -24,7 +25,7 @@ KILLED = """
 import os, signal, sys
 import drnmf.cli.stream as stream
 from drnmf.cli import app
-from drnmf.estimators.beta import BetaNMF
+from drnmf.estimators.models import BetaNMF
 
 number, stream.SAVED, plain = sys.argv.pop(), -1.0, BetaNMF.partial_fit
 
@@ -116,6 +117,13 @@ def test_a_stream_that_is_stopped_goes_on_bit_for_bit(
     assert run("X.csv", *BASE, *given, "--out", "part", "--continue").exit_code == 0
     np.testing.assert_array_equal(components("part"), components("whole"))
     assert json.loads(Path("part/summary.json").read_text())["stream"]["taken"] == 500
+
+
+def test_every_pass_holds_out_the_same_rows(here: Path) -> None:
+    assert run("X.npy", *BASE, "--grow", "--passes", "2").exit_code == 0
+    np.testing.assert_array_equal(load("X-stream/model.npz").held_rows_.toarray(), table()[7::8])
+    summary = json.loads(Path("X-stream/summary.json").read_text())["stream"]
+    assert (summary["taken"], summary["turn"]) == (500, 1)
 
 
 def test_a_stream_that_is_killed_goes_on_from_where_it_was_written(here: Path) -> None:

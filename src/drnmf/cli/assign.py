@@ -47,7 +47,7 @@ def assign(
     """
     choice(profiles, PROFILES, "--profiles")
     results = replace(results, report=False).settled("assign", x, components, source.weights_file)
-    from drnmf.estimators.robust import DRNMF
+    from drnmf.estimators.models import DRNMF
     from drnmf.selection.assignment.assign import assign as find
 
     data = source.open(x, settings["negatives"])

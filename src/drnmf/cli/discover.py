@@ -106,7 +106,7 @@ def discover(
     keeping.check(checkpoint, results.folder)
     from drnmf.discovery.folder import write_discovery
     from drnmf.discovery.found import labelled as with_labels
-    from drnmf.estimators.robust import DRNMF
+    from drnmf.estimators.models import DRNMF
     from drnmf.matrices.companions import read_groups, read_known
     from drnmf.selection.asked import Asked
     from drnmf.selection.discover import search

@@ -15,7 +15,7 @@ from types import FrameType
 
 import typer
 
-from drnmf.interrupts import SIGNALS
+from drnmf.files import SIGNALS
 
 PATIENCE = 4.0
 """Seconds that a stopped command has to clean up before it is asked again."""

@@ -134,9 +134,7 @@ def estimator_of(
     rank: str, betas: Omega | Interval | str, weights: str | None, settings: options.Settings, grouped: bool = False
 ) -> NMF:
     """Choose the estimator: BetaNMF for one loss of one group, else DRNMF, or MultiObjectiveNMF under given weights."""
-    from drnmf.estimators.beta import BetaNMF
-    from drnmf.estimators.multi_objective import MultiObjectiveNMF
-    from drnmf.estimators.robust import DRNMF
+    from drnmf.estimators.models import DRNMF, BetaNMF, MultiObjectiveNMF
     from drnmf.objective.simplex import check_weights
 
     parameters = settings.parameters()
@@ -201,8 +199,8 @@ def pareto(
         raise typer.BadParameter("a front needs at least two losses, for example 0,1.", param_hint="--betas")
     results, checkpoint = results.settled("pareto", x, source.weights_file, settings["fixed"]), settings["checkpoint"]
     keeping.check(checkpoint, results.folder)
+    from drnmf.estimators.models import DRNMF
     from drnmf.estimators.pareto import METHODS, pareto_front
-    from drnmf.estimators.robust import DRNMF
 
     choice(method, METHODS, "--method")
     data = source.open(x, settings["negatives"])

@@ -26,7 +26,7 @@ def local_cluster(workers: int, threads: int, folder: Path) -> Iterator[str]:
 
     `folder` is for all that they write, and is removed with them.
     """
-    from drnmf.interrupts import uninterrupted
+    from drnmf.files import uninterrupted
 
     silence = "ignore:resource_tracker:UserWarning"  # semaphores of killed workers are removed without a word
     environment = os.environ | {"OMP_NUM_THREADS": str(threads), "PYTHONWARNINGS": silence}

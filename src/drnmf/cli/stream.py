@@ -155,8 +155,11 @@ class StreamProgress:
 
     def begin(self, turn: int, model: NMF) -> None:
         """Begin a pass, or resume it."""
+        from drnmf.estimators.streaming import begin_pass
+
         if turn > self.turn:
             self.turn, self.before = turn, 0
+            begin_pass(model)
         self.base = _rows_offered(model) - self.before
 
     def rows(self, model: NMF) -> int:

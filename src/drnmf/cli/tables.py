@@ -17,7 +17,7 @@ from drnmf.parameters.common import MAX_ITER
 from drnmf.runs import schema, write
 
 if TYPE_CHECKING:
-    from drnmf.estimators.robust import DRNMF
+    from drnmf.estimators.models import DRNMF
     from drnmf.losses.base import Omega
     from drnmf.matrices.matrix import Matrix
     from drnmf.numerics import Array
@@ -57,7 +57,7 @@ def tables(
         raise typer.BadParameter("give two files or more, each with a name of its own.", param_hint="TABLES")
     losses = parse_losses(betas, names)
     results = results.settled("tables", x[0], *x[1:])
-    from drnmf.estimators.robust import DRNMF
+    from drnmf.estimators.models import DRNMF
     from drnmf.problem.tabular import Tabular, component_names
 
     read = {path.stem: source.read(path, settings["negatives"]) for path in x}

@@ -100,7 +100,7 @@ def _pandas_index(table: Any) -> list[str]:
     return [name for name in described if isinstance(name, str)]
 
 
-def _is_numeric(kind: Any) -> bool:
+def _is_numeric(kind: object) -> bool:
     types = import_module("pyarrow").types
     return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind))
 

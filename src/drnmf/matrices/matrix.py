@@ -196,22 +196,17 @@ TAKE_NEGATIVES = (
 
 
 def check_cells(
-    matrix: Matrix, source: Path, negatives: str = "raise", cure: str = TAKE_NEGATIVES, first: int | None = None
+    matrix: Matrix, source: Path, negatives: str = "raise", cure: str = TAKE_NEGATIVES, first: int = 0
 ) -> None:
-    """Refuse an entry that NMF cannot take, by the names of its row and column; without names estimators do it.
+    """Refuse an entry that NMF cannot take, by the names of its row and column, or their numbers where it has none.
 
     Parameters
     ----------
     negatives : "raise" refuses negative cells, anything else leaves them to the estimator
     cure : what to do about a negative cell
-    first : rows of the file before these, where they are a batch of it, which is numbered where it has no names
+    first : rows of the file before these, where they are a batch of it
     """
-    if (
-        not (matrix.named or first is not None)
-        or hasattr(matrix.X, "chunks")
-        or sp.issparse(matrix.X)
-        or is_sound(matrix.X)
-    ):
+    if hasattr(matrix.X, "chunks") or sp.issparse(matrix.X) or is_sound(matrix.X):
         return
     with np.errstate(invalid="ignore"):
         bad = np.isinf(matrix.X) | ((matrix.X < 0) & (negatives == "raise"))
@@ -221,4 +216,4 @@ def check_cells(
     what = "is infinite: correct it, or leave the cell empty if nothing was observed"
     if np.isfinite(value := matrix.X[i, j]):
         what = f"is {value:g}, and NMF needs values >= 0: {cure}"
-    raise Refused(f"{source}: {matrix.cell(i, j, first or 0)} {what}.")
+    raise Refused(f"{source}: {matrix.cell(i, j, first)} {what}.")

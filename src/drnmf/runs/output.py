@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from drnmf.files import temporary_folder
-from drnmf.interrupts import uninterrupted
+from drnmf.files import temporary_folder, uninterrupted
 from drnmf.runs.read import files_of_run, input_of_run
 from drnmf.runs.schema import SUMMARY
 

@@ -105,7 +105,7 @@ def read_table(path: Path) -> list[dict[str, str]]:
         raise ValueError(f"{path} is damaged: {error}.") from None
 
 
-def _unguarded(cell: Any) -> Any:
+def _unguarded(cell: object) -> Any:
     """Give a name back as it was before it was written; what a damaged row lacks, or has too much, stays."""
     return unguarded(cell) if isinstance(cell, str) else cell
 
@@ -128,7 +128,7 @@ def read_run(folder: Path) -> Run:
     )
 
 
-def _json(path: Path, kind: Any) -> Any:
+def _json(path: Path, kind: object) -> Any:
     """Read the object in a file, which must be as the schema says; None where there is no file."""
     if not path.is_file():
         return None

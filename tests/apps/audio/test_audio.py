@@ -20,7 +20,7 @@ from drnmf.apps.audio.separation import check_groups, masks, match_components, s
 from drnmf.apps.audio.study import MELODY, NOISE_LEVELS, PITCHES, add_noise, study, synthesise_tune
 from drnmf.apps.audio.transform import WINDOW_SECONDS, Transform
 from drnmf.cli import app
-from drnmf.estimators.robust import DRNMF
+from drnmf.estimators.models import DRNMF
 
 sf = pytest.importorskip("soundfile")
 RNG = np.random.default_rng(0)

@@ -25,7 +25,7 @@ from drnmf.apps.text import (
     score,
 )
 from drnmf.cli import app
-from drnmf.estimators.robust import DRNMF
+from drnmf.estimators.models import DRNMF
 
 THEMES = ("cat dog horse cow sheep", "rain sun wind cloud storm", "piano violin drum flute harp")
 

@@ -66,7 +66,7 @@ def separate(
     from drnmf.apps.audio.evaluation import open_references
     from drnmf.apps.audio.separation import ENCODINGS, choose_groups, write_sources
     from drnmf.estimators.comparison import compare
-    from drnmf.estimators.robust import DRNMF
+    from drnmf.estimators.models import DRNMF
 
     choice(encoding, ENCODINGS, "--encoding")
     if group is not None and rank != "auto":

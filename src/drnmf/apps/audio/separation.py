@@ -15,7 +15,7 @@ from scipy.cluster.hierarchy import cut_tree, fcluster, linkage
 from drnmf.apps.audio.recording import Recording, open_recording, soundfile
 from drnmf.apps.audio.transform import Complex, Transform, spectrogram
 from drnmf.estimators.comparison import Comparison, compare
-from drnmf.estimators.robust import DRNMF
+from drnmf.estimators.models import DRNMF
 from drnmf.numerics import Array, Vector
 from drnmf.parameters.fields import check_integer
 from drnmf.selection.matching import assign, cosine

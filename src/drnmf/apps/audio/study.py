@@ -13,7 +13,7 @@ from drnmf.apps.audio.notes import name_components, play_back
 from drnmf.apps.audio.separation import Groups, masks, match_components
 from drnmf.apps.audio.transform import Complex, Transform
 from drnmf.estimators.comparison import Comparison, Method, compare
-from drnmf.estimators.robust import DRNMF
+from drnmf.estimators.models import DRNMF
 from drnmf.numerics import Array, Vector
 from drnmf.synthetic import NOISES, with_noise
 

@@ -16,9 +16,7 @@ from drnmf.backends.base import losses_of
 from drnmf.backends.core import single_blas
 from drnmf.backends.open import open_data
 from drnmf.estimators.base import NMF
-from drnmf.estimators.beta import BetaNMF
-from drnmf.estimators.multi_objective import MultiObjectiveNMF
-from drnmf.estimators.robust import DRNMF
+from drnmf.estimators.models import DRNMF, BetaNMF, MultiObjectiveNMF
 from drnmf.losses.names import as_losses
 from drnmf.numerics import Array, Entries, Vector
 from drnmf.parameters.solver import Solver

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from drnmf.algorithms.initialize import start
+from drnmf.algorithms.initialize import random_start
 from drnmf.apps.audio.notes import RISE, TIME_TOLERANCE, Hearing, listen, recording_onsets
 from drnmf.apps.paper import datasets, paper
 from drnmf.apps.paper.experiment import (
@@ -66,7 +66,7 @@ def _problem(path: Path, study: Study, seed: int) -> tuple[Array, Start]:
     rng, X = np.random.RandomState(seed), clean(path)[0]
     if study.noise:
         X = with_noise(X, mixed_noise(X, study.noise, rng), study.level)
-    return X, start(open_data(X), study.rank, "random", rng)
+    return X, random_start(open_data(X), study.rank, rng)
 
 
 def _saved(fit: Fit, references: Vector) -> Saved:

@@ -19,8 +19,7 @@ from drnmf.apps.paper.experiment import Experiment, Row, markdown, show, write_c
 from drnmf.apps.paper.fits import Options
 from drnmf.apps.paper.store import Facts, Lookup, Plan, Results, Saved, Unit
 from drnmf.apps.text.topics import clustering_accuracy
-from drnmf.estimators.beta import BetaNMF
-from drnmf.estimators.robust import DRNMF
+from drnmf.estimators.models import DRNMF, BetaNMF
 from drnmf.losses.huber import Huber
 from drnmf.losses.part import Rowwise
 from drnmf.numerics import Vector

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from drnmf.algorithms.initialize import start
+from drnmf.algorithms.initialize import random_start
 from drnmf.apps.paper import datasets, experiment, paper
 from drnmf.apps.paper.experiment import Experiment, Row
 from drnmf.apps.paper.fits import Comparison, Options, Start, excess, references
@@ -33,7 +33,7 @@ def spectrogram(path: Path) -> Array:
 
 def _start(path: Path, seed: int) -> tuple[Array, Start]:
     X = spectrogram(path)
-    return X, start(open_data(X), RANK, "random", np.random.RandomState(seed))
+    return X, random_start(open_data(X), RANK, np.random.RandomState(seed))
 
 
 def _units(dataset: datasets.Dataset, seed: int, options: Options) -> list[Unit]:

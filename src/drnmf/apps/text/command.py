@@ -86,7 +86,7 @@ def topics(
     labels_file = Path(labels) if labels is not None and Path(labels).is_file() else None
     results = results.settled("topics", source, vocabulary, labels_file)
     from drnmf.apps.text import count_words, fit_topics, read_documents, stop_words_of
-    from drnmf.estimators.robust import DRNMF
+    from drnmf.estimators.models import DRNMF
 
     with bad_usage("--stop-words"):
         left_out = stop_words_of(stop_words)

@@ -12,7 +12,7 @@ from sklearn.metrics.cluster import contingency_matrix
 
 from drnmf.apps.text.counting import Corpus
 from drnmf.estimators.comparison import Comparison, compare
-from drnmf.estimators.robust import DRNMF
+from drnmf.estimators.models import DRNMF
 from drnmf.numerics import Array, Entries, Vector
 from drnmf.parameters.fields import check_integer
 
