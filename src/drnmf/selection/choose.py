@@ -25,7 +25,7 @@ from drnmf.numerics import Vector
 from drnmf.selection.entries import Facts
 from drnmf.selection.folds import Fold, count_parameters
 from drnmf.selection.likelihood.masses import NegativeBinomialNoise, Noise, PoissonNoise, noise_for
-from drnmf.selection.likelihood.scores import Compared, Scores, compare, joined, simplest
+from drnmf.selection.likelihood.scores import PROOF, Compared, Scores, compare, joined, simplest
 
 COUNTS_BELOW = 30.0
 """Median mean, in units, above which a negative binomial cannot be told from relative error."""
@@ -231,14 +231,28 @@ def near_best(tried: Sequence[Tried]) -> list[Tried]:
     """List the ranks that may be right: smaller ones not clearly worse than the best, larger ones within one error.
 
     Splits of components come again in runs that start alike, so that stability favours what is too large (28 instead of
-    19 on one of the catalogues): more components than predict best need the better evidence.
+    19 on one of the catalogues): more components than predict best need the better evidence. Where standard deviations
+    are known, a gain of PROOF in log-mass settles it: no noise is left that could be wider than it was taken for.
     """
     compared = _compared(tried)
     if compared is None:
         return list(tried)
     best = tried[compared.best].rank
+    most = _per_entry(PROOF, tried[compared.best]) if _known(tried) else math.inf
     far = zip(tried, compared.differences, compared.errors, strict=True)
-    return [one for one, d, e in far if d <= max((CLEARLY if one.rank < best else 1.0) * e, _negligible(one))]
+    return [
+        one for one, d, e in far if d <= max(min((CLEARLY if one.rank < best else 1.0) * e, most), _negligible(one))
+    ]
+
+
+def _known(tried: Sequence[Tried]) -> bool:
+    """Tell whether scores had no free parameter: standard deviations are known."""
+    return all(one.scores is not None and math.isnan(one.scores.parameter) for one in tried)
+
+
+def _per_entry(nats: float, one: Tried) -> float:
+    """Return what a sum over all held-out entries is per entry."""
+    return 0.0 if one.scores is None else nats / max(float(one.scores.row_weights.sum()), 1.0)
 
 
 def _negligible(one: Tried) -> float:
@@ -247,7 +261,7 @@ def _negligible(one: Tried) -> float:
     Data without noise are predicted all but exactly by every rank that is large enough, and what is left is where fits
     stopped.
     """
-    return 0.0 if one.scores is None else 1.0 / max(float(one.scores.row_weights.sum()), 1.0)
+    return _per_entry(1.0, one)
 
 
 def _compared(tried: Sequence[Tried]) -> Compared | None:

@@ -194,14 +194,19 @@ class KnownNoise:
     name = "Fro"
 
     @classmethod
-    def of(cls, sd: Vector, x: Vector, base: Vector) -> KnownNoise:
+    def of(cls, sd: Vector, wider: Vector, x: Vector, base: Vector) -> KnownNoise:
         """Widen what is known by as much as row and column sums are off in the mean.
 
         They predict entries worse than uncertainties say. Without this p_0 bounds nothing: entries that a fit misses by
         many sd cost whatever they like, and a handful of them rules all scores.
+
+        Parameters
+        ----------
+        sd, wider : what is known of the entries, and how far they are from what a fit predicts
+        x, base : the entries, and what row and column sums predict
         """
         off = float(np.mean(((x - base) / sd) ** 2)) if x.size else 1.0
-        return cls(sd, sd * math.sqrt(max(off, 1.0)))
+        return cls(wider, sd * math.sqrt(max(off, 1.0)))
 
     def bounds(self, x: Vector, mu: Vector, grid: Grid) -> tuple[float, float] | None:
         return None
