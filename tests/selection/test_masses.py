@@ -98,8 +98,9 @@ def test_a_rounded_gaussian_is_the_area_of_its_cell():
     edges = stats.norm.cdf([[1.0, 3.0], [1.0, 3.0]], [[-1.0], [3.0]], 1.5)
     assert found[:2] == pytest.approx(np.log([edges[0, 0], edges[1, 1] - edges[1, 0]]))
     assert found[2] == pytest.approx(stats.norm.logsf(39.0, 3.0, 1.5), rel=1e-6)
-    known = KnownNoise(np.array([0.5, 1.0, 2.0])).log_mass(x, mu, Grid())(math.nan)
-    assert known == pytest.approx(stats.norm.logpdf(x, mu, [0.5, 1.0, 2.0]))
+    known = KnownNoise(np.array([0.5, 1.0, 2.0])).log_mass(x, mu, Grid())
+    for factor in (1.0, 3.0):
+        assert known(factor) == pytest.approx(stats.norm.logpdf(x, mu, factor * np.array([0.5, 1.0, 2.0])))
 
 
 def test_known_uncertainties_bound_what_an_entry_costs():

@@ -104,7 +104,8 @@ class Fold:
             noise = KnownNoise.of(sd, wider, at.x, at.base)
         elif shrink and at.x.size:
             mu = shrunk(at.x, mu, at.base, weight)
-        return score(noise, replace(at, mu=mu, weight=weight), self.grid, self.shape)
+        found = score(noise, replace(at, mu=mu, weight=weight), self.grid, self.shape)
+        return replace(found, factor=found.parameter, parameter=math.nan) if self.known else found
 
     def _predicted(self, at: HeldEntries, factors: Start) -> tuple[Vector, Vector]:
         """Predict held-out entries from the rest of their rows, and how far they scatter about that."""
