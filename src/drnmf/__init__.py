@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from drnmf.backends.entries import beta_divergence
     from drnmf.backends.observed import HeldOut
     from drnmf.discovery.found import discover
     from drnmf.estimators.consensus import ConsensusNMF
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from drnmf.losses.part import Rowwise
     from drnmf.objective.penalties import L1, L2, Smooth, Sparsity, Volume
     from drnmf.parameters.solver import Solver
-    from drnmf.problem.divergence import beta_divergence
     from drnmf.selection.assignment.assign import assign
     from drnmf.selection.intervals.door import intervals
     from drnmf.selection.matching import match
@@ -78,7 +78,7 @@ _MODULES = {
     "intervals": "selection.intervals.door",
     "match": "selection.matching",
     "load": "estimators.load",
-    "beta_divergence": "problem.divergence",
+    "beta_divergence": "backends.entries",
     "noise_profile": "selection.noise",
     "pareto_front": "estimators.pareto",
     "rank_profile": "selection.rank",

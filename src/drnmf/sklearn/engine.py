@@ -13,8 +13,8 @@ from sklearn.utils import check_random_state
 from drnmf.algorithms.initialize import Start, begun
 from drnmf.algorithms.loop import Callback, Control
 from drnmf.algorithms.result import Progress, Result
+from drnmf.algorithms.updates import as_rule
 from drnmf.algorithms.updates.newton import Newton
-from drnmf.algorithms.updates.table import as_rule
 from drnmf.backends.base import losses_of
 from drnmf.backends.core import single_blas
 from drnmf.losses.beta import Beta

@@ -31,8 +31,7 @@ from drnmf.backends.dask.nodes import (
     plan,
     run_block,
 )
-from drnmf.backends.dask.partial_sums import SweepColumns, losses_alone
-from drnmf.backends.dask.parts import PartedRows, SomeEntries
+from drnmf.backends.dask.partial_sums import PartedRows, SomeEntries, SweepColumns, losses_alone
 from drnmf.backends.dask.space import ColumnSpace, Factor, RowSpace
 from drnmf.backends.entries import combined
 from drnmf.backends.observed import Ones

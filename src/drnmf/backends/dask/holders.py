@@ -30,7 +30,7 @@ from dask.core import flatten
 from drnmf.backends.base import Data, Observed
 from drnmf.backends.dask.nodes import Kept, arrays_in
 from drnmf.backends.entries import check_structure, first_bad_entry, first_zero, is_sound
-from drnmf.backends.host.open import open_data
+from drnmf.backends.host import open_data
 from drnmf.backends.observed import Ones, weigh
 from drnmf.backends.weighted import Weighted
 from drnmf.files import replacing
