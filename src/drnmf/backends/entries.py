@@ -18,12 +18,12 @@ from numpy.typing import ArrayLike
 
 from drnmf.losses.base import Loss
 from drnmf.losses.names import as_loss
-from drnmf.numerics import Array, Indices
+from drnmf.numerics import Array, Entries, Indices
 
 _CHUNK = 1 << 20
 
 
-def is_sound(X: Any, gaps: bool = False) -> bool:
+def is_sound(X: Entries, gaps: bool = False) -> bool:
     """Is every entry finite and >= 0? Allocates nothing of X's size.
 
     gaps : NaN in dense X is a missing entry, which is sound too
@@ -139,7 +139,7 @@ def refusal(row: int, column: int, value: float, consumer: str) -> ValueError:
     )
 
 
-def first_true(found: Any) -> list[int]:
+def first_true(found: Entries) -> list[int]:
     """Position of the first True of a tensor."""
     return [int(index) for index in found.nonzero()[0]]
 

@@ -15,7 +15,7 @@ from drnmf.discovery.folder import write_report_folder
 from drnmf.discovery.named import Named, component_labels, facts_of
 from drnmf.matrices.matrix import Labels
 from drnmf.matrices.mutations import SUBSTITUTIONS, spelt, substitution
-from drnmf.numerics import Entries
+from drnmf.numerics import Entries, XLike
 from drnmf.parameters.common import Parameters
 from drnmf.problem.tabular import Tabular, tabular
 from drnmf.report import figures
@@ -229,7 +229,7 @@ class Discovery(Named):
 
 
 def discover(
-    X: Any,
+    X: XLike,
     model: Parameters | None = None,
     *,
     ranks: Iterable[int] | int | None = None,

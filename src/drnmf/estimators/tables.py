@@ -92,7 +92,7 @@ class Shares(ClassNamePrefixFeaturesOutMixin, TransformerMixin):  # type: ignore
     transform: Any
     shares_: Array
 
-    def shares(self, X: MatrixLike, **given: Any) -> Array:
+    def shares(self, X: MatrixLike, **given: object) -> Array:
         """Compute which part of every row each component explains: rows that sum to one.
 
         W multiplied by the sums of the components, as if each of those summed to one, and divided by its row sums. A

@@ -191,7 +191,7 @@ def _explain(cls: type, moved: dict[str, str]) -> None:
     init: Callable[..., None] = cls.__init__  # type: ignore[misc]
 
     @functools.wraps(init)
-    def explained(self: Any, *values: object, **given: Any) -> None:
+    def explained(self: object, *values: object, **given: object) -> None:
         for name in moved.keys() & given.keys():
             raise TypeError(f"{cls.__name__} takes no {name}: {moved[name]}")
         init(self, *values, **given)

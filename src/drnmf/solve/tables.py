@@ -21,7 +21,7 @@ from drnmf.backends.parted import Parted, Piece
 from drnmf.losses.base import Omega
 from drnmf.losses.huber import lacks_delta
 from drnmf.losses.names import as_loss, as_losses
-from drnmf.numerics import Array, rescaled, unit_scale
+from drnmf.numerics import Array, Entries, rescaled, unit_scale
 from drnmf.objective import simplex
 from drnmf.parameters.solver import as_solver
 from drnmf.problem.check import check_entries, structured
@@ -38,7 +38,7 @@ def is_elsewhere(X: object) -> bool:
     return is_dask(X) or is_tensor(X)
 
 
-def total(X: Any) -> tuple[float, int]:
+def total(X: Entries) -> tuple[float, int]:
     """Add up the entries of a matrix that are not missing, and count them; zeros that are not stored are some."""
     if is_dask(X):
         dask = sys.modules["dask"]
@@ -141,7 +141,7 @@ class Joined:
     rows : names of the rows, None where they have none
     """
 
-    X: Any
+    X: Entries
     tables: tuple[Table, ...]
     rows: tuple[str, ...] | None
 
@@ -214,7 +214,7 @@ def _read(name: str, table: Any) -> Tabular:
     return replace(read, X=X)
 
 
-def _check(name: str, X: Any) -> None:
+def _check(name: str, X: object) -> None:
     """Refuse entries that a fit would refuse, in the words of the table: there they would stand in another column."""
     try:
         check_entries(X, "a fit")
@@ -222,7 +222,7 @@ def _check(name: str, X: Any) -> None:
         raise ValueError(f"table {name!r}: {error}") from None
 
 
-def _wide_enough(X: Any, scale: float) -> Any:
+def _wide_enough(X: Entries, scale: float) -> Any:
     """X in float64 where its unit is beyond float32, of which what is scaled would not be a number."""
     return X if is_elsewhere(X) or scale == unit_scale(1.0 / scale, np.float32) else X.astype(np.float64)
 
@@ -256,7 +256,7 @@ def _check_common(names: dict[str, tuple[str, ...] | None]) -> None:
             )
 
 
-def _placed(X: Any, own: tuple[str, ...] | None, rows: tuple[str, ...] | None) -> Any:
+def _placed(X: Entries, own: tuple[str, ...] | None, rows: tuple[str, ...] | None) -> Any:
     """A table with all rows, NaN where it has none."""
     if is_elsewhere(X):  # and has no names
         return X
@@ -269,7 +269,7 @@ def _placed(X: Any, own: tuple[str, ...] | None, rows: tuple[str, ...] | None) -
     return found
 
 
-def _unit(X: Any) -> float:
+def _unit(X: object) -> float:
     found, count = total(X)
     mean = found / max(count, 1)
     return unit_scale(mean, np.dtype(np.float64)) if np.isfinite(mean) and mean > 0 else 1.0

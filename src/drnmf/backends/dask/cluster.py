@@ -74,7 +74,7 @@ def _same(value: object) -> Any:
     return value
 
 
-def for_all(kind: str, array: Any, readers: int) -> Any:
+def for_all(kind: str, array: Array, readers: int) -> Any:
     """An array that every block's task reads: inside each of them where it is small, else a task of its own.
 
     A task of its own travels once to each worker, but costs a hop on the way.

@@ -139,7 +139,7 @@ class RowSpace:
         return Factor(self.data, Node(None, stored=Stored(self.data.loads(files), 0, (files,))), rank)
 
 
-def _first(data: object, value: Any) -> Any:
+def _first(data: object, value: object) -> Any:
     return value
 
 
@@ -151,7 +151,7 @@ def _without_data(function: Callable[..., Any], data: object, *arguments: object
     return function(*arguments)
 
 
-def _joined(*parts: Any) -> Any:
+def _joined(*parts: Array) -> Any:
     return Elsewhere(np.concatenate(parts, axis=-1)) if isinstance(parts[0], np.ndarray) else parts[0]
 
 

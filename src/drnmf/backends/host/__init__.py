@@ -9,17 +9,17 @@ from scipy.sparse import issparse
 
 from drnmf.backends.base import Data
 from drnmf.backends.core import chosen_backend
-from drnmf.numerics import Grid
+from drnmf.numerics import Entries, Grid
 
 
-def _numpy(X: Any, mean: float | None) -> Data:
+def _numpy(X: Entries, mean: float | None) -> Data:
     from drnmf.backends.host.dense import DenseMatrix
     from drnmf.backends.host.sparse import SparseMatrix
 
     return SparseMatrix.of(X, mean) if issparse(X) else DenseMatrix.of(X, mean)
 
 
-def _native(X: Any, mean: float | None) -> Data:
+def _native(X: Entries, mean: float | None) -> Data:
     from drnmf.backends.host.native import NativeDense, NativeSparse
 
     return NativeSparse.of(X, mean) if issparse(X) else NativeDense.of(X, mean)

@@ -21,7 +21,7 @@ from drnmf.backends.torch.space import Tensor, TorchSpace, full_precision
 from drnmf.backends.torch.sparse import TorchSparse
 from drnmf.backends.torch.stream import TorchStreamed
 from drnmf.losses.base import Omega
-from drnmf.numerics import Array
+from drnmf.numerics import Array, Entries
 
 _SPARSE_FACTOR = 4  # values, indices and the sort, by column and by row
 
@@ -53,7 +53,7 @@ def _positive_strides(X: Array) -> Array:
     return X if all(stride > 0 for stride in X.strides) else np.ascontiguousarray(X)
 
 
-def _bytes_of(X: Any) -> int:
+def _bytes_of(X: Entries) -> int:
     """Bytes of X."""
     if isinstance(X, torch.Tensor):
         count = X.numel() if X.layout == torch.strided else X._nnz() * 3
@@ -97,7 +97,7 @@ class TorchBatch:
     def T(self) -> TorchBatch:
         return replace(self, X=self.X.mT)
 
-    def take(self, at: Any) -> TorchBatch:
+    def take(self, at: object) -> TorchBatch:
         return self if len(self.X) == 1 else replace(self, X=self.X[at])
 
     def stack(self, blocks: Sequence[Array]) -> Tensor:

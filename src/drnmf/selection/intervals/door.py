@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from drnmf.numerics import Grid
 from drnmf.parameters.common import Parameters
 from drnmf.parameters.fields import check_integer, check_number
 from drnmf.parameters.solver import as_solver
@@ -22,7 +23,7 @@ from drnmf.solve.settings import check_model, jobs_of, reading_of
 
 def intervals(
     model: Parameters,
-    X: Any,
+    X: Grid,
     *,
     level: float = 0.9,
     draws: int = DRAWS,
@@ -98,7 +99,7 @@ def intervals(
     return found
 
 
-def check_level(level: Any) -> float:
+def check_level(level: object) -> float:
     """Check what intervals are to cover.
 
     >>> check_level(0.9)
