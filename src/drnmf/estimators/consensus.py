@@ -298,16 +298,7 @@ class ConsensusNMF(Shares, BaseEstimator):  # type: ignore[misc]
         return np.asarray(self.estimator_.transform(self._received(self._unfolded(X)[1], reset=False)))
 
     def inverse_transform(self, X: ArrayLike) -> Array:
-        """Compute WH for rows of W.
-
-        Parameters
-        ----------
-        X : array of shape (rows, r), what `transform` returned
-
-        Returns
-        -------
-        WH : array of shape (rows, n_features_in_)
-        """
+        """Compute WH for rows of W, what `transform` returned: (rows, n_features_in_)."""
         check_is_fitted(self)
         return np.asarray(self.estimator_.inverse_transform(X))
 

@@ -18,8 +18,8 @@ from sklearn.base import BaseEstimator
 
 from drnmf.backends.open import is_dask
 from drnmf.backends.parted import Parted, Piece
-from drnmf.losses.base import Omega
-from drnmf.losses.huber import lacks_delta
+from drnmf.losses.base import Omega, is_unsized
+from drnmf.losses.huber import Huber
 from drnmf.losses.names import as_loss, as_losses
 from drnmf.numerics import Array, Entries, rescaled, unit_scale
 from drnmf.objective import simplex
@@ -287,7 +287,7 @@ def losses_of_tables(betas: object, division: Division) -> tuple[Omega, ...]:
         return (as_losses(betas),) * len(division)
     if set(betas) != set(division.labels):
         raise ValueError(f"betas names the tables {', '.join(betas)}, but X has {', '.join(division.labels)}.")
-    if any(lacks_delta(loss) for loss in betas.values()):
+    if any(is_unsized(loss, Huber) for loss in betas.values()):
         raise ValueError("Huber('auto') is not found for tables: name its delta, in the unit of the table.")
     return tuple((as_loss(betas[name]),) for name in division.labels)
 

@@ -19,7 +19,7 @@ import scipy.sparse as sp
 from drnmf.backends.base import EVERY, Ask, Data, Sweep
 from drnmf.backends.observed import Ones, weigh
 from drnmf.backends.parted import Parted, Piece
-from drnmf.backends.weighted import Tally, Weighted
+from drnmf.backends.weighted import Sums, Tally, Weighted
 from drnmf.losses.base import OfEntries
 from drnmf.numerics import Array, Indices, Vector
 
@@ -27,7 +27,7 @@ _COLUMNS = 1 << 14  # rows of W that W'W takes at a time
 
 
 @dataclass(frozen=True, eq=False)
-class PartialSums:
+class PartialSums(Sums):
     """The sums over one block, or over several.
 
     losses : (p,)
@@ -43,9 +43,6 @@ class PartialSums:
     sums: Vector
     gram: Vector
     Q: Array
-
-    def __add__(self, other: PartialSums) -> PartialSums:
-        return PartialSums(*(getattr(self, name) + getattr(other, name) for name in self.__dataclass_fields__))
 
     def __sizeof__(self) -> int:
         """Bytes as Dask's memory accounts see them."""

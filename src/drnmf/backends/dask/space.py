@@ -40,8 +40,8 @@ class Factor(Placed):
         return Factor(self.data, self.node, self.rank, self.key, not self.transposed)
 
 
-class ColumnSpace(HostSpace):
-    """The side of H: a NumPy array here, while sweeps are promises until they are read."""
+class BlockSpace:
+    """A side of X in blocks: sweeps are promises until they are read."""
 
     deferred = True
     forks = False
@@ -51,23 +51,19 @@ class ColumnSpace(HostSpace):
 
     def read(self, *sweeps: Sweep) -> tuple[Sweep, ...]:
         return self.data.read(*sweeps)
+
+
+class ColumnSpace(BlockSpace, HostSpace):
+    """The side of H: a NumPy array here."""
 
     def status(self) -> str:
         return str(self.data.traffic.describe())
 
 
-class RowSpace:
+class RowSpace(BlockSpace):
     """The side of W: handles to what every block holds."""
 
-    deferred = True
-    forks = False
     whole = False
-
-    def __init__(self, data: Any):
-        self.data = data
-
-    def read(self, *sweeps: Sweep) -> tuple[Sweep, ...]:
-        return self.data.read(*sweeps)
 
     def put(self, F: Array | Factor) -> Factor:
         """Take a given W' in blocks: through files where there is a scratch folder, else inside the graph."""
