@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from drnmf.objective.penalties import L1, L2, Smooth, Sparsity, Volume
     from drnmf.parameters.solver import Solver
     from drnmf.selection.assignment.assign import assign
-    from drnmf.selection.intervals.door import intervals
+    from drnmf.selection.intervals import intervals
     from drnmf.selection.matching import match
     from drnmf.selection.noise import noise_profile
     from drnmf.selection.rank import rank_profile
@@ -75,7 +75,7 @@ _MODULES = {
     "Volume": "objective.penalties",
     "assign": "selection.assignment.assign",
     "discover": "discovery.found",
-    "intervals": "selection.intervals.door",
+    "intervals": "selection.intervals",
     "match": "selection.matching",
     "load": "estimators.load",
     "beta_divergence": "backends.entries",

@@ -41,9 +41,8 @@ from drnmf.problem.device import Placement, as_numpy, is_foreign, is_sparse, is_
 from drnmf.problem.parts import Division, groups_of
 from drnmf.problem.problem import Problem, dispersions
 from drnmf.problem.receive import Received, refuse_signed
-from drnmf.problem.row_weights import row_weights, with_rows_weighted
 from drnmf.problem.units import mean_of
-from drnmf.problem.unobserved import mean_row
+from drnmf.problem.unobserved import mean_row, row_weights, with_rows_weighted
 from drnmf.problem.weights import Reading, WeightsLike
 from drnmf.selection.alpha import AlphaPath, choose_alphas, decided, undecided
 from drnmf.selection.entries import counted

@@ -27,7 +27,7 @@ from drnmf.parameters.fields import check_choice, check_integer, check_number
 from drnmf.problem.check import check_matrix
 from drnmf.problem.device import runs_at_once
 from drnmf.problem.receive import received
-from drnmf.problem.row_weights import row_weights
+from drnmf.problem.unobserved import row_weights
 from drnmf.problem.weights import Reading
 from drnmf.selection.consensus import consensus
 from drnmf.selection.resampling import RESAMPLINGS, resampled
