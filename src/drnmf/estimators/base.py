@@ -154,7 +154,7 @@ class NMF(Streaming, Tables, Assigning, Shares, BaseEstimator, Support):  # type
         """Whether the data choose the losses."""
         return False
 
-    def _decide(self, X: MatrixLike, reading: Reading, fit: Callable[[Any], Array]) -> Array:
+    def _decide(self, X: MatrixLike, reading: Reading, fit: Callable[[object], Array]) -> Array:
         """Choose the losses by X, and fit."""
         raise NotImplementedError
 

@@ -84,7 +84,7 @@ def fit_ranked(model: BaseEstimator, X: MatrixLike, reading: Reading, fit: Any) 
 
 
 def fit_under_found(
-    model: BaseEstimator, name: str, X: MatrixLike, reading: Reading, fit: Callable[[Any], Array]
+    model: BaseEstimator, name: str, X: MatrixLike, reading: Reading, fit: Callable[[object], Array]
 ) -> Array:
     """Find what the losses leave to X, and fit under them.
 

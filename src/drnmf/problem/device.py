@@ -99,7 +99,7 @@ class Placement:
     device: str | None
     precision: str
     blocks: bool = False
-    source: Any = None
+    source: object = None
     kind: ModuleType | None = None
 
     @property

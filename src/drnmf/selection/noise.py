@@ -134,7 +134,7 @@ class NoiseProfile:
         return replace(self, best=best, table=table, solutions=solutions, notes=notes)
 
     @staticmethod
-    def _larger(row: dict[str, Any], power: int) -> dict[str, Any]:
+    def _larger(row: dict[str, Any], power: int) -> dict[str, object]:
         """What a row of the table says of X times 2^power; masses on a grid have no unit."""
         loss = as_loss("KL" if row["name"] == "Poisson" else row["name"])
         with np.errstate(over="ignore", under="ignore", divide="ignore"):

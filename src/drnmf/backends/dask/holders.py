@@ -69,7 +69,7 @@ class OutOfCore:
     The graph is run inside the task that sweeps the block, so that no more blocks are in memory than tasks run.
     """
 
-    def __init__(self, graph: Mapping[Any, Any], key: object, dtype: Precision):
+    def __init__(self, graph: Mapping[object, object], key: object, dtype: Precision):
         self.graph, self.key, self.dtype = graph, key, dtype
 
     def read(self) -> Any:

@@ -143,7 +143,7 @@ def _rows_from(function: Callable[[Data], Array], data: Data) -> Array:
     return np.ascontiguousarray(function(data))
 
 
-def _without_data(function: Callable[..., Any], data: object, *arguments: object) -> Any:
+def _without_data(function: Callable[..., object], data: object, *arguments: object) -> Any:
     return function(*arguments)
 
 

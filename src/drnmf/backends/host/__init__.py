@@ -25,7 +25,7 @@ def _native(X: Entries, mean: float | None) -> Data:
     return NativeSparse.of(X, mean) if issparse(X) else NativeDense.of(X, mean)
 
 
-BACKENDS: dict[str, Callable[[Any, float | None], Data]] = {"numpy": _numpy, "native": _native}
+BACKENDS: dict[str, Callable[[object, float | None], Data]] = {"numpy": _numpy, "native": _native}
 """Backend for arrays of this process -> constructor."""
 
 

@@ -308,7 +308,7 @@ def _described_like(
     return described[0] if described is not None and described[1] == shift else None
 
 
-def _weights_of_entries(seen: Pieces | None, X: Tensor, described: TensorDescriptor | None) -> tuple[Any, ...]:
+def _weights_of_entries(seen: Pieces | None, X: Tensor, described: TensorDescriptor | None) -> tuple[object, ...]:
     """Arguments of the kernel: X itself stands where there is nothing, and is not read there."""
     if seen is None:
         return X, 0, 0, X, X, X, X, 1
@@ -319,7 +319,7 @@ def _weights_of_entries(seen: Pieces | None, X: Tensor, described: TensorDescrip
     return described or (X if values is None else values), *strides, *outer, *classes
 
 
-def kinds_of_weights(seen: Pieces | None, described: bool = False) -> dict[str, Any]:
+def kinds_of_weights(seen: Pieces | None, described: bool = False) -> dict[str, object]:
     """Tell the compiler which weights of entries there are."""
     if seen is None:
         return {"OBSERVED": False, "VALUES": 0, "OUTER": False, "HIDDEN": 0}

@@ -80,7 +80,7 @@ class Refits:
 
     def _fits(
         self,
-        matrices: Sequence[Callable[[], Any]],
+        matrices: Sequence[Callable[[], object]],
         starts: Sequence[Start],
         most: int = MAX_ITER,
         tol: float = TOLERANCE,
