@@ -110,7 +110,7 @@ def fit_under_found(
 
 
 def fit_decided(
-    model: BaseEstimator, profile: NoiseProfile | None, name: str, value: Any, starts: int, fit: Any
+    model: BaseEstimator, profile: NoiseProfile | None, name: str, value: object, starts: int, fit: Any
 ) -> Array:
     """Fit with the losses that the data named, and take over what the fit leaves.
 

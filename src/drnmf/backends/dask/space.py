@@ -100,14 +100,14 @@ class RowSpace(BlockSpace):
     def sum(self, function: Callable[..., Vector], *arguments: object) -> Vector:
         return self.data.add_up(partial(_without_data, function), *arguments)
 
-    def join(self, state: Any) -> Any:
+    def join(self, state: object) -> Any:
         """Bring the states of all blocks together: they differ in their arrays alone."""
         return map_leaves(_joined, *self.data.collect(_first, state)) if isinstance(state, Factor) else state
 
     def split(self, whole: Any) -> Any:
         """Give every block its columns of the arrays; numbers are the same for all."""
 
-        def part(leaf: Any, block: int) -> Any:
+        def part(leaf: object, block: int) -> Any:
             return self._parts(leaf.values)[block] if isinstance(leaf, Elsewhere) else leaf
 
         blocks = range(len(self.data.sizes))
