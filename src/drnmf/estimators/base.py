@@ -27,7 +27,7 @@ from drnmf.estimators.callbacks import Support, Tasks, managed
 from drnmf.estimators.deciding import AUTO, fit_ranked, zeros_under
 from drnmf.estimators.scoring import predicted_score
 from drnmf.estimators.streaming import Streaming, end_stream
-from drnmf.estimators.tables import Assigning, Shares, Tables, shares_of
+from drnmf.estimators.tables import Assigning, Factorising, Tables, shares_of
 from drnmf.losses.base import Omega, betas_of
 from drnmf.losses.interval import Interval
 from drnmf.numerics import ENCODE_ITERATIONS, Array, MatrixLike, Vector, XLike
@@ -69,7 +69,7 @@ from drnmf.solve.tables import (
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class NMF(Streaming, Tables, Assigning, Shares, BaseEstimator, Support):  # type: ignore[misc]
+class NMF(Streaming, Tables, Assigning, Factorising, BaseEstimator, Support):  # type: ignore[misc]
     """What the three estimators share. Subclasses say which losses, which weights, and whether to scale."""
 
     def get_params(self, deep: bool = True) -> dict[str, object]:
@@ -157,18 +157,6 @@ class NMF(Streaming, Tables, Assigning, Shares, BaseEstimator, Support):  # type
     def _decide(self, X: MatrixLike, reading: Reading, fit: Callable[[object], Array]) -> Array:
         """Choose the losses by X, and fit."""
         raise NotImplementedError
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.positive_only = True
-        tags.input_tags.allow_nan = True
-        tags.input_tags.sparse = True
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        return tags
-
-    @property
-    def _n_features_out(self) -> int:
-        return int(self.components_.shape[0])
 
     def fit(
         self,

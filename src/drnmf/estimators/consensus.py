@@ -20,7 +20,7 @@ from drnmf.algorithms.result import Progress
 from drnmf.backends.core import single_blas
 from drnmf.backends.products import column_products, split_columns
 from drnmf.estimators.models import BetaNMF
-from drnmf.estimators.tables import Shares, shares_of
+from drnmf.estimators.tables import Factorising, shares_of
 from drnmf.numerics import Array, Indices, MatrixLike, Vector
 from drnmf.parameters.common import Parameters
 from drnmf.parameters.fields import check_choice, check_integer, check_number
@@ -39,7 +39,7 @@ UNSTABLE = ("keep", "drop")
 _GIVE = "give an estimator of nonnegative components, for example BetaNMF(5), DRNMF(5) or scikit-learn's NMF(5)."
 
 
-class ConsensusNMF(Shares, BaseEstimator):  # type: ignore[misc]
+class ConsensusNMF(Factorising, BaseEstimator):  # type: ignore[misc]
     """Fit the same model many times and keep what comes again: medians of clusters of components.
 
     Every cluster holds exactly one component of each run. Its median is the component, its mean silhouette under the
@@ -112,18 +112,6 @@ class ConsensusNMF(Shares, BaseEstimator):  # type: ignore[misc]
         self.unstable = unstable
         self.random_state = random_state
         self.n_jobs = n_jobs
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.positive_only = True
-        tags.input_tags.allow_nan = True
-        tags.input_tags.sparse = True
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        return tags
-
-    @property
-    def _n_features_out(self) -> int:
-        return int(self.components_.shape[0])
 
     def fit(self, X: MatrixLike, y: object = None, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the runs and find what they agree on.
