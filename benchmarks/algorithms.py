@@ -23,7 +23,7 @@ from harness import DATA, RESULTS
 
 from drnmf.algorithms.initialize import begun
 from drnmf.algorithms.loop import Control, solve
-from drnmf.algorithms.updates.table import RULES
+from drnmf.algorithms.updates import RULES
 from drnmf.algorithms.weights import POLICIES, Fixed
 from drnmf.backends.open import open_data
 from drnmf.losses.names import as_losses

@@ -18,7 +18,7 @@ import numpy as np
 from harness import machine, print_table, write_csv
 
 from drnmf.algorithms.loop import Control, solve
-from drnmf.algorithms.updates.table import RULES
+from drnmf.algorithms.updates import RULES
 from drnmf.algorithms.weights import POLICIES
 from drnmf.backends.open import open_data
 from drnmf.losses.beta import IS, KL

@@ -5,7 +5,7 @@
 Six kinds of tables in five pairs of size and rank. Fixed are a curvature for every column, one for all columns, and
 no step of second order; one start for all. The loss to reach is the higher of the ends of the first two. The ratio of a
 row is the time of the default over that of the fastest fixed rule, each the fastest of three that take turns; the goal
-is at most 1.2 in 27 of 30 (`algorithms/updates/cost.py`). Rows of results/speed.csv.
+is at most 1.2 in 27 of 30 (`algorithms/updates/newton.py`). Rows of results/speed.csv.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from threadpoolctl import threadpool_limits
 
 from drnmf import BetaNMF, Solver
 from drnmf.algorithms.result import Progress
-from drnmf.algorithms.updates.extrapolated import Extrapolated
+from drnmf.algorithms.updates.monotone import Extrapolated
 from drnmf.algorithms.updates.newton import Newton
 
 FIXED = {"own": Newton(), "shared": Newton(largest_rank=0), "first order": Extrapolated()}

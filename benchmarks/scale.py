@@ -31,9 +31,9 @@ from distributed import Client, LocalCluster
 from harness import DATA, RESULTS, print_table, write_csv
 
 from drnmf import DRNMF, Solver
+from drnmf.algorithms.updates import RULES
 from drnmf.algorithms.updates.base import Parts
 from drnmf.algorithms.updates.newton import Newton
-from drnmf.algorithms.updates.table import RULES
 from drnmf.backends.base import Ask
 from drnmf.backends.dask import cluster
 from drnmf.backends.dask.nodes import SweepRows

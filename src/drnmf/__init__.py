@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from drnmf.backends.entries import beta_divergence
     from drnmf.backends.observed import HeldOut
     from drnmf.discovery.found import discover
     from drnmf.estimators.consensus import ConsensusNMF
@@ -19,9 +20,8 @@ if TYPE_CHECKING:
     from drnmf.losses.part import Rowwise
     from drnmf.objective.penalties import L1, L2, Smooth, Sparsity, Volume
     from drnmf.parameters.solver import Solver
-    from drnmf.problem.divergence import beta_divergence
     from drnmf.selection.assignment.assign import assign
-    from drnmf.selection.intervals.door import intervals
+    from drnmf.selection.intervals import intervals
     from drnmf.selection.matching import match
     from drnmf.selection.noise import noise_profile
     from drnmf.selection.rank import rank_profile
@@ -75,10 +75,10 @@ _MODULES = {
     "Volume": "objective.penalties",
     "assign": "selection.assignment.assign",
     "discover": "discovery.found",
-    "intervals": "selection.intervals.door",
+    "intervals": "selection.intervals",
     "match": "selection.matching",
     "load": "estimators.load",
-    "beta_divergence": "problem.divergence",
+    "beta_divergence": "backends.entries",
     "noise_profile": "selection.noise",
     "pareto_front": "estimators.pareto",
     "rank_profile": "selection.rank",

@@ -128,7 +128,7 @@ NEWTON_RANK = 24
 
 OWN_GAIN = 1.7
 """Above that rank too where an iteration with them takes at most this many times one with the shared curvature, which
-needs 1.7 to 2.8 times as many (`algorithms.updates.cost`)."""
+needs 1.7 to 2.8 times as many (`algorithms.updates.newton`)."""
 
 BALANCE_STEPS = 4
 """Steps of the symmetric scaling that gives a shared curvature its size in every column."""

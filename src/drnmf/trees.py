@@ -21,7 +21,7 @@ Types = Mapping[str, type]
 LEAF = "leaf"
 
 
-def flatten(tree: object, leaf: type | tuple[type, ...] = ()) -> tuple[list[Any], Structure]:
+def flatten(tree: object, leaf: type | tuple[type, ...] = ()) -> tuple[list[object], Structure]:
     """Take a tree apart into its leaves and its structure; what is of type `leaf` stays whole.
 
     Leaves come from left to right, those of dicts and dataclasses by name, however a file sorts its keys.
@@ -49,7 +49,7 @@ def flatten(tree: object, leaf: type | tuple[type, ...] = ()) -> tuple[list[Any]
     return found, walk(tree)
 
 
-def unflatten(structure: Structure, leaves: Iterable[Any], types: Types | None = None, strict: bool = False) -> Any:
+def unflatten(structure: Structure, leaves: Iterable[object], types: Types | None = None, strict: bool = False) -> Any:
     """Put a tree together from its structure and its leaves.
 
     Parameters
@@ -112,7 +112,7 @@ def leaves(tree: object, leaf: type | tuple[type, ...] = ()) -> Iterator[Any]:
     return iter(flatten(tree, leaf)[0])
 
 
-def map_leaves(function: Callable[..., Any], *trees: object, leaf: type | tuple[type, ...] = ()) -> Any:
+def map_leaves(function: Callable[..., object], *trees: object, leaf: type | tuple[type, ...] = ()) -> Any:
     """Apply a function to every leaf of a tree, or to the leaves of several trees of one structure side by side.
 
     >>> map_leaves(lambda a, b: a + b, (1, [2]), (10, [20]))

@@ -10,8 +10,8 @@ import pytest
 from drnmf import DRNMF, BetaNMF, Solver
 from drnmf.algorithms.acceleration import Direction, accelerated
 from drnmf.algorithms.iteration import Task, swept
+from drnmf.algorithms.updates import RULES
 from drnmf.algorithms.updates.newton import Newton
-from drnmf.algorithms.updates.table import RULES
 from drnmf.backends.modes import Matrix
 from drnmf.backends.open import open_data
 from drnmf.losses.beta import KL

@@ -10,8 +10,8 @@ import pytest
 from drnmf.algorithms import batch
 from drnmf.algorithms.batch import kind_of, solve_batch
 from drnmf.algorithms.loop import Call, Control, minimise
+from drnmf.algorithms.updates import GPU_RULES, RULES
 from drnmf.algorithms.updates.minimax import Minimax
-from drnmf.algorithms.updates.table import GPU_RULES, RULES
 from drnmf.algorithms.weights import Fixed, FrankWolfe, Reactive
 from drnmf.backends.base import Data, Sweep
 from drnmf.backends.host.dense import HOST, HostSpace

@@ -10,8 +10,8 @@ import pytest
 
 from drnmf.algorithms.certificates import certify
 from drnmf.algorithms.loop import Call, Control, minimise, solve
+from drnmf.algorithms.updates import RULES
 from drnmf.algorithms.updates.minimax import Minimax
-from drnmf.algorithms.updates.table import RULES
 from drnmf.algorithms.weights import POLICIES, Fixed
 from drnmf.backends.host.dense import HostSpace
 from drnmf.backends.open import open_data

@@ -19,10 +19,9 @@ from drnmf.algorithms.loop import Control, Log, _require_finite, solve
 from drnmf.algorithms.result import Trace
 from drnmf.algorithms.updates.base import Facts, Parts, Rule, Wants, halve
 from drnmf.algorithms.updates.constrained import free_bound, free_parts
-from drnmf.algorithms.updates.extrapolated import Extrapolated, Momentum
 from drnmf.algorithms.updates.hals import HALS
 from drnmf.algorithms.updates.minimax import _ascend, _bisect, solve_dual, surrogates
-from drnmf.algorithms.updates.monotone import Monotone, Multiplicative
+from drnmf.algorithms.updates.monotone import Extrapolated, Momentum, Monotone, Multiplicative
 from drnmf.algorithms.updates.newton import Newton, penalised_step
 from drnmf.algorithms.updates.roots import _Search, searched
 from drnmf.algorithms.updates.steps import packed

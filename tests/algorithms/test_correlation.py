@@ -17,7 +17,7 @@ RANK = 30  # above the largest rank at which every column has a curvature of its
 @pytest.fixture(autouse=True)
 def small_x_is_no_exception(monkeypatch):
     """By its cost so small an X would have a curvature for every column above that rank too."""
-    monkeypatch.setattr("drnmf.algorithms.updates.cost.OWN_GAIN", 0.0)
+    monkeypatch.setattr("drnmf.algorithms.updates.newton.OWN_GAIN", 0.0)
 
 
 def planted(rng, shape=(60, 80), rank=35):

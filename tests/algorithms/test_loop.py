@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from drnmf.algorithms.loop import Control, Log, Run, solve
+from drnmf.algorithms.updates import RULES
 from drnmf.algorithms.updates.minimax import Minimax
-from drnmf.algorithms.updates.table import RULES
 from drnmf.algorithms.weights import POLICIES, ByRule
 from drnmf.backends.host.dense import HostSpace
 from drnmf.backends.open import open_data

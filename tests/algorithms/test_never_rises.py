@@ -13,10 +13,9 @@ from drnmf import DRNMF, L1, L2, BetaNMF, Solver, Sparsity, Volume
 from drnmf.algorithms import iteration
 from drnmf.algorithms.updates.base import Rule
 from drnmf.algorithms.updates.constrained import OneSide
-from drnmf.algorithms.updates.extrapolated import Extrapolated
 from drnmf.algorithms.updates.hals import HALS
 from drnmf.algorithms.updates.minimax import Minimax
-from drnmf.algorithms.updates.monotone import Monotone, Multiplicative
+from drnmf.algorithms.updates.monotone import Extrapolated, Monotone, Multiplicative
 from drnmf.algorithms.updates.newton import Guarded, Newton
 from drnmf.numerics import rise_tolerance
 

@@ -9,9 +9,9 @@ import pytest
 
 from drnmf import DRNMF, BetaNMF, MultiObjectiveNMF, Solver
 from drnmf.algorithms.loop import Control, solve
+from drnmf.algorithms.updates import GPU_RULES, RULES
 from drnmf.algorithms.updates.base import Setup
 from drnmf.algorithms.updates.newton import Newton
-from drnmf.algorithms.updates.table import GPU_RULES, RULES
 from drnmf.algorithms.weights import Fixed
 from drnmf.backends.host.dense import DenseMatrix
 from drnmf.losses.beta import Beta

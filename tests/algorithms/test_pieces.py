@@ -10,7 +10,7 @@ import pytest
 
 from drnmf.algorithms.loop import Control, solve
 from drnmf.algorithms.updates.base import Rule
-from drnmf.algorithms.updates.extrapolated import Extrapolated, Momentum
+from drnmf.algorithms.updates.monotone import Extrapolated, Momentum
 from drnmf.algorithms.weights import Advance, Fixed, FrankWolfe, Mirror, Policy, Reactive, Subgradient, as_policy
 from drnmf.backends.open import open_data
 from drnmf.losses.beta import IS, KL

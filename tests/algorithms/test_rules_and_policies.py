@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drnmf import DRNMF, BetaNMF, MultiObjectiveNMF, Solver, beta_divergence
+from drnmf.algorithms.updates import RULES
 from drnmf.algorithms.updates.base import Parts
 from drnmf.algorithms.updates.minimax import solve_dual, surrogates
 from drnmf.algorithms.updates.monotone import Monotone, majoriser_root
 from drnmf.algorithms.updates.steps import multiplicative_step, ratio_step, weighted_sum
-from drnmf.algorithms.updates.table import RULES
 from drnmf.algorithms.weights import POLICIES, Fixed, FrankWolfe, Policy, as_policy
 from drnmf.backends.base import Ask
 from drnmf.backends.open import open_data

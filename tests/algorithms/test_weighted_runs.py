@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse as sp
 
 from drnmf.algorithms.loop import Control, solve
-from drnmf.algorithms.updates.table import RULES
+from drnmf.algorithms.updates import RULES
 from drnmf.algorithms.weights import POLICIES
 from drnmf.backends.observed import Entries, HeldOut, Outer, Stored, weigh
 from drnmf.backends.open import open_data

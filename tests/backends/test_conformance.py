@@ -50,6 +50,6 @@ def _check(row, datas, X, shape, omega, dtype):
 
 def test_the_table_has_every_backend_of_the_package():
     """Dense and sparse on the host, blocks of Dask, and every Data of torch stand in the table."""
-    from drnmf.backends.host.open import BACKENDS as HOST
+    from drnmf.backends.host import BACKENDS as HOST
 
     assert set(HOST) | {"dask", "torch", "torch sparse", "torch streamed"} <= set(BACKENDS)

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 import drnmf
 from drnmf import DRNMF, BetaNMF, MultiObjectiveNMF, NegativeBinomial, Solver, load
-from drnmf.algorithms.updates.table import RULES
+from drnmf.algorithms.updates import RULES
 from drnmf.cli import app
 from drnmf.losses.base import betas_of
 from tests.flat import make

@@ -26,7 +26,7 @@ from drnmf import (
     pareto_front,
 )  # fmt: skip
 from drnmf.algorithms.certificates import certify
-from drnmf.algorithms.updates.table import RULES
+from drnmf.algorithms.updates import RULES
 from drnmf.backends.modes import Matrix
 from drnmf.backends.open import open_data
 from drnmf.objective.objective import Objective

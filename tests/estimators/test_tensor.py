@@ -11,7 +11,7 @@ from scipy.optimize import linear_sum_assignment
 
 import drnmf
 from drnmf import CP, DRNMF, BetaNMF, Solver
-from drnmf.algorithms.updates.table import RULES
+from drnmf.algorithms.updates import RULES
 from drnmf.backends import tensor
 
 SHAPE = (12, 9, 8)

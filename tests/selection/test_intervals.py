@@ -11,8 +11,8 @@ from drnmf.backends.observed import Entries, Stored
 from drnmf.losses.beta import FROBENIUS, IS, KL, Beta
 from drnmf.problem.receive import Received
 from drnmf.selection.intervals import bars
+from drnmf.selection.intervals.bars import HalfWidths, widening
 from drnmf.selection.intervals.scatter import Scatter, entries_of, like, scatter_of
-from drnmf.selection.intervals.widening import HalfWidths, widening
 from drnmf.selection.likelihood.grid import Grid
 from drnmf.selection.matching import assign, cosine, shares
 from tests.flat import discover

@@ -9,7 +9,7 @@ from sklearn.datasets import load_wine
 from drnmf import DRNMF, BetaNMF, ConsensusNMF, MultiObjectiveNMF, pareto_front
 from drnmf.algorithms.initialize import nndsvdar_start, random_start
 from drnmf.algorithms.loop import Control, solve
-from drnmf.algorithms.updates.table import as_rule
+from drnmf.algorithms.updates import as_rule
 from drnmf.algorithms.weights import as_policy
 from drnmf.backends.base import in_unit, losses_of
 from drnmf.backends.open import open_data

@@ -15,7 +15,7 @@ import scipy.sparse as sp
 import drnmf
 from drnmf import DRNMF, BetaNMF, Interval, MultiObjectiveNMF, Solver
 from drnmf.algorithms.loop import Control
-from drnmf.algorithms.updates.table import RULES
+from drnmf.algorithms.updates import RULES
 from drnmf.algorithms.weights import POLICIES, Policy
 from drnmf.backends.open import open_data
 from drnmf.solve.runner import Budget

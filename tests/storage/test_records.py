@@ -11,9 +11,9 @@ import pytest
 from drnmf.algorithms.acceleration import Direction
 from drnmf.algorithms.loop import Best, Control, Log, Snapshot, solve
 from drnmf.algorithms.result import Result, Trace
-from drnmf.algorithms.updates.extrapolated import Momentum
+from drnmf.algorithms.updates import RULES
 from drnmf.algorithms.updates.minimax import Minimax
-from drnmf.algorithms.updates.table import RULES
+from drnmf.algorithms.updates.monotone import Momentum
 from drnmf.algorithms.weights import POLICIES
 from drnmf.backends.base import Elsewhere
 from drnmf.backends.host.dense import HostSpace

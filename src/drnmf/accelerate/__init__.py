@@ -81,7 +81,7 @@ def _tried(what: str, here: Callable[[], Made], there: Callable[[], Made]) -> Ma
 class _Counted:
     """An estimator whose calls are counted, and left to scikit-learn where they are refused here."""
 
-    _theirs: ClassVar[Any]
+    _theirs: ClassVar[object]
 
     def _fitted(self: Any, fit: Callable[[], Made], X: Given, W: Given, H: Given, sample_weight: Given) -> Made:
         def there() -> Made:

@@ -23,8 +23,8 @@ from functools import partial
 import numpy as np
 
 from drnmf.algorithms.iteration import Point, Task, swept
-from drnmf.algorithms.updates.extrapolated import Momentum
 from drnmf.algorithms.updates.hals import HALS
+from drnmf.algorithms.updates.monotone import Momentum
 from drnmf.backends.base import Descending, Descends
 from drnmf.backends.modes import Factors
 from drnmf.numerics import EXTRAPOLATE_EVERY, FIRST_LENGTH, LEAST_LENGTH, Array, Vector, namespace

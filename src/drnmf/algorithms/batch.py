@@ -185,7 +185,7 @@ class Together(Task):
         c = self.made
         return c[0] if (c == c[0]).all() else np.ascontiguousarray(c.T)
 
-    def risen(self, values: Any, ceiling: Any) -> Runs | None:
+    def risen(self, values: object, ceiling: Any) -> Runs | None:
         found = np.flatnonzero(~(values <= ceiling))
         return found if found.size else None
 

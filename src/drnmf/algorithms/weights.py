@@ -154,7 +154,7 @@ class Reactive(Policy):
     factors follow lambda only slowly, and an answer to the distance alone would overshoot. eta grows by `up` while
     the advantages keep their sign (<A^(k), A^(k-1)>_lambda > 0) and falls by `down` when they turn.
 
-    delay : iterations of Frank-Wolfe steps 1/(k+1) first (see `updates.extrapolated`).
+    delay : iterations of Frank-Wolfe steps 1/(k+1) first (see `updates.monotone`).
     """
 
     eta: float = 2.0

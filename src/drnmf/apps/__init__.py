@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import Any
 
 
-def lazily(package: str, names: Mapping[str, Iterable[str]]) -> Callable[[str], Any]:
+def lazily(package: str, names: Mapping[str, Iterable[str]]) -> Callable[[str], object]:
     """Make the `__getattr__` of a package that loads a public name, listed under its module, when it is first used.
 
     `drnmf separate --help` imports the package of its command, and need not wait for SciPy.

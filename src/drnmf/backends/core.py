@@ -47,7 +47,7 @@ def native_core() -> Any:
 @cache
 def _libraries() -> list[Any]:
     """The BLAS libraries of this process: looking for them takes as long as many small fits."""
-    libraries: list[Any] = ThreadpoolController().select(user_api="blas").lib_controllers
+    libraries: list[object] = ThreadpoolController().select(user_api="blas").lib_controllers
     return libraries
 
 

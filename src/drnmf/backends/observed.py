@@ -424,7 +424,7 @@ def _size(of: int, some: Some) -> int:
     return len(range(*some.indices(of))) if isinstance(some, slice) else len(some)
 
 
-def _times(a: Any, b: Any) -> Any:
+def _times(a: Array, b: Array) -> Any:
     return b if a is None else a * b
 
 

@@ -7,8 +7,8 @@ from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Protocol, cast
 
 from drnmf.backends.base import Ask, Data, Layer, Space, Sweep
-from drnmf.backends.host.open import open_data as open_data
-from drnmf.backends.host.open import reopened as reopened
+from drnmf.backends.host import open_data as open_data
+from drnmf.backends.host import reopened as reopened
 from drnmf.losses.base import Omega
 from drnmf.numerics import Array, Grid, Indices
 
@@ -108,6 +108,6 @@ def batch_of(data: Sequence[Data], omega: Omega) -> Batch:
     A sweep over a small X is shorter than what it costs to begin one on a GPU; begun once for all runs it costs each of
     them next to nothing.
     """
-    from drnmf.backends.torch.batch import TorchBatch
+    from drnmf.backends.torch.load import TorchBatch
 
     return TorchBatch.of(data, omega)

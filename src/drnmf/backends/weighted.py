@@ -18,7 +18,15 @@ from drnmf.numerics import SAFE_SQUARES, Array, Precision, Vector, as_float64, i
 
 
 @dataclass(frozen=True)
-class Tally:
+class Sums:
+    """A dataclass of sums, which adds field by field."""
+
+    def __add__(self, other: Self) -> Self:
+        return type(self)(*(getattr(self, name) + getattr(other, name) for name in self.__dataclass_fields__))
+
+
+@dataclass(frozen=True)
+class Tally(Sums):
     """Sums over the observed entries.
 
     Attributes
@@ -32,9 +40,6 @@ class Tally:
     weight: float
     zeros: int
     count: int
-
-    def __add__(self, other: Tally) -> Tally:
-        return Tally(*(getattr(self, name) + getattr(other, name) for name in self.__dataclass_fields__))
 
     def scaled(self, factor: float) -> Tally:
         """The sums over X times a factor."""
@@ -343,7 +348,7 @@ class UnweightedSparse(Unweighted):
 
 
 @dataclass(frozen=True)
-class Columns:
+class Columns(Sums):
     """Sums over the held-out entries of every column, for means and standard errors by blocks of columns.
 
     Attributes
@@ -358,9 +363,6 @@ class Columns:
     losses: Vector
     logs: Vector
     positive: Vector
-
-    def __add__(self, other: Columns) -> Columns:
-        return Columns(*(getattr(self, name) + getattr(other, name) for name in self.__dataclass_fields__))
 
 
 def others_of(observed: Observed) -> Observed:

@@ -57,11 +57,11 @@ class Commands(TyperGroup):
     listing = False
     """Whether only the lines of the commands are asked for: they stand in the table, and nothing is imported."""
 
-    def list_commands(self, ctx: Any) -> list[str]:
+    def list_commands(self, ctx: object) -> list[str]:
         """Name the commands of the library, then those of the apps."""
         return list(COMMANDS)
 
-    def get_command(self, ctx: Any, name: str) -> Any:
+    def get_command(self, ctx: object, name: str) -> Any:
         """Find a command by its name, and import it."""
         if name not in COMMANDS:
             return None

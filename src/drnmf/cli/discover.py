@@ -179,7 +179,7 @@ def side_of(profiles: str, reference: Path | None, matrix: Matrix) -> str:
 def _annotate(x: Path, folder: Path, discovery: Named) -> None:
     """Put a copy of an .h5ad file with the result in it into the folder."""
     from drnmf.discovery.named import facts_of
-    from drnmf.runs.annotated import write_annotated
+    from drnmf.runs.write import write_annotated
 
     facts = facts_of(discovery)
     if not write_annotated(

@@ -123,7 +123,7 @@ def _write_more(folder: Path, data: reading.Opened, W: Entries, model: NMF) -> s
         measured = quality(matrix.X, W, H, data.weights["uncertainty"])
         summary["quality"] = write_quality(folder, measured, list(rows), list(columns))
     if data.path.suffix.lower() == ".h5ad":
-        from drnmf.runs.annotated import write_annotated
+        from drnmf.runs.write import write_annotated
 
         facts = {"losses": model.loss_names_, "rank": model.n_components_}
         write_annotated(data.path, folder / schema.ANNOTATED, W, H, component_names_of(folder, H.shape[0]), facts)

@@ -85,7 +85,7 @@ def recall(folder: Path, commands: Mapping[str, Callable[..., None]]) -> Stored:
     return begun
 
 
-def _typed(name: str, value: object, hint: Any) -> Any:
+def _typed(name: str, value: object, hint: object) -> Any:
     """Check a value against the type of its option, or what its parser makes of the text: a rank is 3 or "auto"."""
     kind, *metadata = get_args(hint) if get_origin(hint) is Annotated else (hint,)
     parse = next((option.parser for option in metadata if getattr(option, "parser", None) is not None), None)

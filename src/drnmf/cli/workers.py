@@ -94,7 +94,7 @@ class Place:
         return summary
 
     @contextmanager
-    def active(self, threads: int | None) -> Iterator[Any]:
+    def active(self, threads: int | None) -> Iterator[object]:
         """Connect to the cluster while the block runs; None where everything runs in this process."""
         if not self.remote:
             yield None

@@ -142,7 +142,7 @@ class Named(SearchResult):
             for row, (name, value) in zip(rows, partners, strict=True)
         ]
 
-    def transform(self, X: Any, entry_weight: Weights = None, uncertainty: Weights = None) -> Any:
+    def transform(self, X: object, entry_weight: Weights = None, uncertainty: Weights = None) -> Any:
         """Compute the contributions to new rows, with these components; every row on its own.
 
         Parameters
@@ -158,7 +158,7 @@ class Named(SearchResult):
         W = self.model.transform(self._columns_of(given), entry_weight=entry_weight, uncertainty=uncertainty)
         return framed(W, given.rows, self.names) if given.kind == "frame" else W
 
-    def assign(self, X: Any, *, entry_weight: Weights = None, uncertainty: Weights = None) -> Assignment:
+    def assign(self, X: object, *, entry_weight: Weights = None, uncertainty: Weights = None) -> Assignment:
         """Find which of the components new rows have, and how much of each, as in `contributions`.
 
         Parameters

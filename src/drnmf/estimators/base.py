@@ -27,7 +27,7 @@ from drnmf.estimators.callbacks import Support, Tasks, managed
 from drnmf.estimators.deciding import AUTO, fit_ranked, zeros_under
 from drnmf.estimators.scoring import predicted_score
 from drnmf.estimators.streaming import Streaming, end_stream
-from drnmf.estimators.tables import Assigning, Shares, Tables, shares_of
+from drnmf.estimators.tables import Assigning, Factorising, Tables, shares_of
 from drnmf.losses.base import Omega, betas_of
 from drnmf.losses.interval import Interval
 from drnmf.numerics import ENCODE_ITERATIONS, Array, MatrixLike, Vector, XLike, real_numbers
@@ -41,9 +41,8 @@ from drnmf.problem.device import Placement, as_numpy, is_foreign, is_sparse, is_
 from drnmf.problem.parts import Division, groups_of
 from drnmf.problem.problem import Problem, dispersions
 from drnmf.problem.receive import Received, refuse_signed
-from drnmf.problem.row_weights import row_weights, with_rows_weighted
 from drnmf.problem.units import mean_of
-from drnmf.problem.unobserved import mean_row
+from drnmf.problem.unobserved import mean_row, row_weights, with_rows_weighted
 from drnmf.problem.weights import Reading, WeightsLike
 from drnmf.selection.alpha import AlphaPath, choose_alphas, decided, undecided
 from drnmf.selection.entries import counted
@@ -70,7 +69,7 @@ from drnmf.solve.tables import (
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class NMF(Streaming, Tables, Assigning, Shares, BaseEstimator, Support):  # type: ignore[misc]
+class NMF(Streaming, Tables, Assigning, Factorising, BaseEstimator, Support):  # type: ignore[misc]
     """What the three estimators share. Subclasses say which losses, which weights, and whether to scale."""
 
     def get_params(self, deep: bool = True) -> dict[str, object]:
@@ -155,21 +154,9 @@ class NMF(Streaming, Tables, Assigning, Shares, BaseEstimator, Support):  # type
         """Whether the data choose the losses."""
         return False
 
-    def _decide(self, X: MatrixLike, reading: Reading, fit: Callable[[Any], Array]) -> Array:
+    def _decide(self, X: MatrixLike, reading: Reading, fit: Callable[[object], Array]) -> Array:
         """Choose the losses by X, and fit."""
         raise NotImplementedError
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.positive_only = True
-        tags.input_tags.allow_nan = True
-        tags.input_tags.sparse = True
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        return tags
-
-    @property
-    def _n_features_out(self) -> int:
-        return int(self.components_.shape[0])
 
     def fit(
         self,

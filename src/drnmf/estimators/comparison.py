@@ -20,7 +20,7 @@ from drnmf.estimators.deciding import with_rank
 from drnmf.estimators.models import DRNMF, BetaNMF
 from drnmf.losses.base import Loss, Omega, betas_of
 from drnmf.losses.names import as_losses
-from drnmf.numerics import REFERENCE_MARGIN, Array, MatrixLike, Vector
+from drnmf.numerics import REFERENCE_MARGIN, Array, Entries, MatrixLike, Vector
 from drnmf.parameters.common import Parameters
 from drnmf.parameters.fields import parameters_of
 from drnmf.parameters.solver import as_solver
@@ -87,7 +87,7 @@ def _alone(model: DRNMF, loss: Loss) -> BetaNMF:
     return BetaNMF(beta=loss, **common)
 
 
-def _compared(X: Any, shared: DRNMF, omega: Omega, watch: Callable[[str], Callback | None]) -> Comparison:
+def _compared(X: Entries, shared: DRNMF, omega: Omega, watch: Callable[[str], Callback | None]) -> Comparison:
     fits = [_timed(_alone(shared, loss), X, watch(f"{loss.name} alone")) for loss in omega]
     data = in_unit(open_data(X))
 
@@ -144,7 +144,7 @@ def _scale(model: DRNMF, references: Vector) -> None:
 
 
 def _timed(
-    model: BaseEstimator, X: Any, watcher: Callback | None, W: Any = None, H: Any = None
+    model: BaseEstimator, X: Entries, watcher: Callback | None, W: Any = None, H: Any = None
 ) -> tuple[Any, Array, float]:
     started = time.perf_counter()
     with warnings.catch_warnings():

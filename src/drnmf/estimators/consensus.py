@@ -20,14 +20,14 @@ from drnmf.algorithms.result import Progress
 from drnmf.backends.core import single_blas
 from drnmf.backends.products import column_products, split_columns
 from drnmf.estimators.models import BetaNMF
-from drnmf.estimators.tables import Shares, shares_of
+from drnmf.estimators.tables import Factorising, shares_of
 from drnmf.numerics import Array, Indices, MatrixLike, Vector
 from drnmf.parameters.common import Parameters
 from drnmf.parameters.fields import check_choice, check_integer, check_number
 from drnmf.problem.check import check_matrix
 from drnmf.problem.device import runs_at_once
 from drnmf.problem.receive import received
-from drnmf.problem.row_weights import row_weights
+from drnmf.problem.unobserved import row_weights
 from drnmf.problem.weights import Reading
 from drnmf.selection.consensus import consensus
 from drnmf.selection.resampling import RESAMPLINGS, resampled
@@ -39,7 +39,7 @@ UNSTABLE = ("keep", "drop")
 _GIVE = "give an estimator of nonnegative components, for example BetaNMF(5), DRNMF(5) or scikit-learn's NMF(5)."
 
 
-class ConsensusNMF(Shares, BaseEstimator):  # type: ignore[misc]
+class ConsensusNMF(Factorising, BaseEstimator):  # type: ignore[misc]
     """Fit the same model many times and keep what comes again: medians of clusters of components.
 
     Every cluster holds exactly one component of each run. Its median is the component, its mean silhouette under the
@@ -112,18 +112,6 @@ class ConsensusNMF(Shares, BaseEstimator):  # type: ignore[misc]
         self.unstable = unstable
         self.random_state = random_state
         self.n_jobs = n_jobs
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.positive_only = True
-        tags.input_tags.allow_nan = True
-        tags.input_tags.sparse = True
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        return tags
-
-    @property
-    def _n_features_out(self) -> int:
-        return int(self.components_.shape[0])
 
     def fit(self, X: MatrixLike, y: object = None, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the runs and find what they agree on.
@@ -298,16 +286,7 @@ class ConsensusNMF(Shares, BaseEstimator):  # type: ignore[misc]
         return np.asarray(self.estimator_.transform(self._received(self._unfolded(X)[1], reset=False)))
 
     def inverse_transform(self, X: ArrayLike) -> Array:
-        """Compute WH for rows of W.
-
-        Parameters
-        ----------
-        X : array of shape (rows, r), what `transform` returned
-
-        Returns
-        -------
-        WH : array of shape (rows, n_features_in_)
-        """
+        """Compute WH for rows of W, what `transform` returned: (rows, n_features_in_)."""
         check_is_fitted(self)
         return np.asarray(self.estimator_.inverse_transform(X))
 

@@ -10,10 +10,10 @@ import numpy as np
 from sklearn.base import BaseEstimator, clone
 
 from drnmf.backends.tiles import sample_residuals
-from drnmf.losses.base import Loss
+from drnmf.losses.base import Loss, is_unsized
 from drnmf.losses.beta import FROBENIUS
-from drnmf.losses.huber import Huber, lacks_delta
-from drnmf.losses.names import as_loss, lacks_size
+from drnmf.losses.huber import Huber
+from drnmf.losses.names import as_loss
 from drnmf.losses.negative_binomial import NegativeBinomial
 from drnmf.numerics import Array, Entries, MatrixLike
 from drnmf.parameters.common import Parameters
@@ -48,7 +48,7 @@ def is_auto(value: object) -> bool:
 
 def left_to_data(losses: object) -> bool:
     """Tell whether the losses, or a number of one of them, are left to the data."""
-    return is_auto(losses) or lacks_size(losses) or lacks_delta(losses)
+    return is_auto(losses) or is_unsized(losses, NegativeBinomial) or is_unsized(losses, Huber)
 
 
 def profile_for(model: Parameters, X: MatrixLike, reading: Reading, held_out: float, betas: Any = None) -> NoiseProfile:
@@ -84,7 +84,7 @@ def fit_ranked(model: BaseEstimator, X: MatrixLike, reading: Reading, fit: Any) 
 
 
 def fit_under_found(
-    model: BaseEstimator, name: str, X: MatrixLike, reading: Reading, fit: Callable[[Any], Array]
+    model: BaseEstimator, name: str, X: MatrixLike, reading: Reading, fit: Callable[[object], Array]
 ) -> Array:
     """Find what the losses leave to X, and fit under them.
 
@@ -97,12 +97,12 @@ def fit_under_found(
     fit : calls `fit_transform` of the estimator that it is given
     """
     losses = getattr(model, name)
-    if lacks_delta(losses):
-        found = _filled(losses, lacks_delta, Huber(huber_delta(model, X, reading)))
+    if is_unsized(losses, Huber):
+        found = _filled(losses, Huber, Huber(huber_delta(model, X, reading)))
         return fit_decided(model, None, name, found, HUBER_STARTS, fit)
-    if lacks_size(losses):
+    if is_unsized(losses, NegativeBinomial):
         profile = profile_for(model, X, reading, held_out=0.0, betas="nb:auto")
-        found = _filled(losses, lacks_size, likely_negative_binomial(profile))
+        found = _filled(losses, NegativeBinomial, likely_negative_binomial(profile))
         return fit_decided(model, profile, name, found, 1, fit)
     profile = profile_for(model, X, reading, held_out=HELD_OUT)
     found, starts = (profile.beta, STARTS) if name == "beta" else (profile.losses, ROBUST_STARTS)
@@ -110,7 +110,7 @@ def fit_under_found(
 
 
 def fit_decided(
-    model: BaseEstimator, profile: NoiseProfile | None, name: str, value: Any, starts: int, fit: Any
+    model: BaseEstimator, profile: NoiseProfile | None, name: str, value: object, starts: int, fit: Any
 ) -> Array:
     """Fit with the losses that the data named, and take over what the fit leaves.
 
@@ -144,11 +144,11 @@ def fitted_attributes(model: BaseEstimator) -> dict[str, object]:
     return {key: kept for key, kept in vars(model).items() if key.endswith("_") and key[0] != "_"}
 
 
-def _filled(value: object, lacks: Callable[[object], bool], loss: Loss) -> Any:
+def _filled(value: object, family: type, loss: Loss) -> Any:
     """Put a loss in the place of one that lacked a number, alone or among others."""
     if isinstance(value, list | tuple | set | frozenset):
-        return [_filled(one, lacks, loss) for one in value]
-    return loss if lacks(value) else value
+        return [_filled(one, family, loss) for one in value]
+    return loss if is_unsized(value, family) else value
 
 
 def likely_negative_binomial(profile: NoiseProfile) -> NegativeBinomial:

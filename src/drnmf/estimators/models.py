@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -73,7 +72,7 @@ class BetaNMF(NMF):
     def _undecided(self) -> bool:
         return left_to_data(self.beta)
 
-    def _decide(self, X: MatrixLike, reading: Reading, fit: Callable[[Any], Array]) -> Array:
+    def _decide(self, X: MatrixLike, reading: Reading, fit: Callable[[object], Array]) -> Array:
         return fit_under_found(self, "beta", X, reading, fit)
 
     def _objectives(self, omega: Omega, division: Division | None) -> int:
@@ -144,7 +143,7 @@ class DRNMF(NMF):
     def _undecided(self) -> bool:
         return left_to_data(self.betas)
 
-    def _decide(self, X: MatrixLike, reading: Reading, fit: Callable[[Any], Array]) -> Array:
+    def _decide(self, X: MatrixLike, reading: Reading, fit: Callable[[object], Array]) -> Array:
         if self._solver.references is not None:
             raise ValueError("references cannot be given for losses that are found during the fit ('auto').")
         return fit_under_found(self, "betas", X, reading, fit)

@@ -77,7 +77,7 @@ def save(model: BaseEstimator, path: str | os.PathLike[str]) -> None:
     if hasattr(model, "feature_names_in_"):
         arrays["feature_names_in_"] = np.array(model.feature_names_in_, dtype=str)
     arrays |= {f"factor_{mode}": factor for mode, factor in enumerate(getattr(model, "factors_", ()))}
-    meta: dict[str, Any] = {name: getattr(model, name) for name in _SCALARS}
+    meta: dict[str, object] = {name: getattr(model, name) for name in _SCALARS}
     meta |= {"class": type(model).__name__, "params": _stored_params(model, arrays), "omega": omega}
     if hasattr(model, "noise_profile_"):
         meta["noise_profile_"] = _store("noise_profile_", model.noise_profile_, arrays)
@@ -184,7 +184,7 @@ def _coverage_of(arrays: dict[str, Any]) -> Coverage | None:
     return Coverage(betas, losses, references, bound, factor, added)
 
 
-def _stored_params(model: BaseEstimator, arrays: dict[str, Array]) -> dict[str, Any]:
+def _stored_params(model: BaseEstimator, arrays: dict[str, Array]) -> dict[str, object]:
     """Describe constructor arguments, and those of the solver where it is one and not the name of a rule."""
     params = _stored_fields(model, arrays)
     if isinstance(model.solver, Solver):
@@ -192,9 +192,9 @@ def _stored_params(model: BaseEstimator, arrays: dict[str, Array]) -> dict[str, 
     return params
 
 
-def _stored_fields(owner: Parameters | Solver, arrays: dict[str, Array], prefix: str = "") -> dict[str, Any]:
+def _stored_fields(owner: Parameters | Solver, arrays: dict[str, Array], prefix: str = "") -> dict[str, object]:
     """Describe parameters; objects that are not of the package (a policy of one's own) are left out."""
-    params: dict[str, Any] = {}
+    params: dict[str, object] = {}
     for name, known in parameters_of(owner).items():
         value = getattr(owner, name)
         if isinstance(value, dict):  # of modes, by number or by dimension
@@ -232,7 +232,7 @@ def _made(cls: type, params: dict[str, Any], arrays: dict[str, Any]) -> Any:
     return cls(**made)
 
 
-def _saved(cls: type, params: dict[str, Any], arrays: dict[str, Array], prefix: str = "") -> dict[str, Any]:
+def _saved(cls: type, params: dict[str, object], arrays: dict[str, Array], prefix: str = "") -> dict[str, Any]:
     known = parameters_of(cls)
     kept = {name: value for name, value in params.items() if name not in known or known[name].saved}
     return {name: _stored(prefix + name, value, arrays) for name, value in kept.items()}

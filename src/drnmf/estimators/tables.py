@@ -92,7 +92,7 @@ class Shares(ClassNamePrefixFeaturesOutMixin, TransformerMixin):  # type: ignore
     transform: Any
     shares_: Array
 
-    def shares(self, X: MatrixLike, **given: Any) -> Array:
+    def shares(self, X: MatrixLike, **given: object) -> Array:
         """Compute which part of every row each component explains: rows that sum to one.
 
         W multiplied by the sums of the components, as if each of those summed to one, and divided by its row sums. A
@@ -115,6 +115,22 @@ class Shares(ClassNamePrefixFeaturesOutMixin, TransformerMixin):  # type: ignore
         1.0
         """
         return shares_of(self.transform(X, **given), self.components_)
+
+
+class Factorising(Shares):
+    """A transformer of this package: takes what is sparse or has gaps, and keeps its precision."""
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.positive_only = True
+        tags.input_tags.allow_nan = True
+        tags.input_tags.sparse = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+    @property
+    def _n_features_out(self) -> int:
+        return int(self.components_.shape[0])
 
 
 class Assigning:

@@ -157,18 +157,20 @@ def is_quadratic(omega: Omega) -> bool:
     return all(base_of(loss).free_part == "gram" for loss in omega)
 
 
-def is_unsized(value: object, family: type, key: str) -> bool:
+def is_unsized(value: object, family: type) -> bool:
     """Tell whether a loss, or one of several, is of a family with `unsized` whose parameter X has to name.
 
-    key : the name of such a loss
+    >>> from drnmf.losses.huber import Huber
+    >>> is_unsized(Huber("auto"), Huber), is_unsized((1, "huber:auto"), Huber), is_unsized((1, Huber(2)), Huber)
+    (True, True, False)
     """
     if isinstance(value, str):
-        return value.strip().lower() == key
+        return value.strip().lower() == family("auto").key
     if isinstance(value, family):
         return bool(getattr(value, "unsized", False))
     if not isinstance(value, list | tuple | set | frozenset):
         return False
-    return any(is_unsized(loss, family, key) for loss in value)
+    return any(is_unsized(loss, family) for loss in value)
 
 
 def betas_of(omega: Omega) -> list[float]:

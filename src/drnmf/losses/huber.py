@@ -12,7 +12,6 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
-from drnmf.losses.base import is_unsized
 from drnmf.numerics import Array, as_float64, namespace
 
 
@@ -89,12 +88,3 @@ class Huber:
         off, xp = abs(x - v), namespace(v)
         far = off > self.distance
         return xp.where(far, self.distance / xp.where(far, off, 1.0), xp.ones_like(v))
-
-
-def lacks_delta(value: object) -> bool:
-    """Tell whether a loss, or one of several, is Huber's with a delta that X has to name.
-
-    >>> lacks_delta(Huber("auto")), lacks_delta((1, "huber:auto")), lacks_delta(Huber(2))
-    (True, True, False)
-    """
-    return is_unsized(value, Huber, "huber:auto")

@@ -40,7 +40,7 @@ def as_loss(value: Any) -> Loss:
     >>> as_loss("KL"), as_loss("beta 0.5"), as_loss("NB(30)")
     (Beta(beta=1.0), Beta(beta=0.5), NegativeBinomial(size=30.0))
     """
-    if lacks_size(value):
+    if is_unsized(value, NegativeBinomial):
         raise ValueError(
             f"{value!r} asks X for the size of a negative binomial, which BetaNMF, DRNMF and noise_profile do: name a "
             "size here, nb:30."
@@ -72,15 +72,6 @@ def _number(text: str) -> float | str:
         return float(text)
     except ValueError:
         return text
-
-
-def lacks_size(value: object) -> bool:
-    """Tell whether a loss, or one of several, is the negative binomial of a size that X has to name.
-
-    >>> lacks_size("nb:auto"), lacks_size((1, NegativeBinomial("auto"))), lacks_size((1, "nb:30"))
-    (True, True, False)
-    """
-    return is_unsized(value, NegativeBinomial, "nb:auto")
 
 
 def _from_printed(name: str) -> str | float:
@@ -205,7 +196,6 @@ __all__ = [
     "as_written",
     "every_loss",
     "from_text",
-    "lacks_size",
     "noise_of",
     "text_of",
 ]

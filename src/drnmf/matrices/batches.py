@@ -120,7 +120,7 @@ def _json_lines(name: str, stream: Iterable[str], size: int) -> Iterator[Matrix]
         yield Matrix(np.array(rows), None, Labels.of(names))
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
     """Read an object, in which no name may stand twice: of two values one would be lost."""
     found = dict(pairs)
     if len(found) < len(pairs):

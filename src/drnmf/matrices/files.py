@@ -17,7 +17,7 @@ from drnmf.backends.entries import check_structure
 from drnmf.matrices import frames
 from drnmf.matrices.cells import Refused, as_delimiter, find_delimiter, rows_of
 from drnmf.matrices.damage import check_matlab, check_matrix_market
-from drnmf.matrices.long import read_table
+from drnmf.matrices.frames import read_table
 from drnmf.matrices.matrix import AS_FOUND, Labels, Layout, Matrix, check_form, readable
 from drnmf.matrices.tables import Source
 from drnmf.numerics import Entries

@@ -64,7 +64,7 @@ class Kind:
     type: type = str
     least: float | None = None
     names: tuple[str, ...] = ()
-    test: Callable[[str, Any], Any] | None = None
+    test: Callable[[str, object], object] | None = None
 
     def check(self, name: str, value: object) -> Any:
         """Return the value of a parameter as the library uses it; a ValueError names one that it cannot use."""
@@ -144,7 +144,7 @@ def _of_class(cls: Any) -> dict[str, Parameter]:
 
 def checked(owner: object, name: str) -> Any:
     """Check a parameter of an object and return its value."""
-    cls: Any = type(owner)
+    cls: object = type(owner)
     return _of_class(cls)[name].kind.check(name, getattr(owner, name))
 
 
@@ -191,7 +191,7 @@ def _explain(cls: type, moved: dict[str, str]) -> None:
     init: Callable[..., None] = cls.__init__  # type: ignore[misc]
 
     @functools.wraps(init)
-    def explained(self: Any, *values: object, **given: Any) -> None:
+    def explained(self: object, *values: object, **given: object) -> None:
         for name in moved.keys() & given.keys():
             raise TypeError(f"{cls.__name__} takes no {name}: {moved[name]}")
         init(self, *values, **given)

@@ -10,8 +10,8 @@ from typing import Any, Self
 
 from numpy.typing import ArrayLike
 
+from drnmf.algorithms.updates import RULES
 from drnmf.algorithms.updates.base import Rule
-from drnmf.algorithms.updates.table import RULES
 from drnmf.algorithms.weights import POLICIES, Policy
 from drnmf.parameters.fields import Kind, choice, documented, integer, named, number, parameter
 

@@ -16,7 +16,7 @@ from drnmf.backends.base import Data, Observed
 from drnmf.backends.entries import check_structure, first_bad_entry, first_true, is_sound, refusal, row_blocks
 from drnmf.backends.open import is_dask
 from drnmf.losses.base import Omega, need_nonzeros_only
-from drnmf.numerics import Array, Grid, MatrixLike
+from drnmf.numerics import Array, Entries, Grid, MatrixLike
 from drnmf.problem.tabular import Tabular, is_anndata, tabular
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def check_matrix(estimator: BaseEstimator, X: MatrixLike, reset: bool) -> Grid:
     return found
 
 
-def _plain(X: Any) -> TypeGuard[Grid]:
+def _plain(X: Entries) -> TypeGuard[Grid]:
     """Whether X is a matrix with entries, in the form that fits have it."""
     known = type(X) is np.ndarray or (sp.issparse(X) and X.format in _ACCEPTED["accept_sparse"])
     return known and X.ndim == 2 and 0 not in X.shape and X.dtype in _ACCEPTED["dtype"]
@@ -122,7 +122,7 @@ def _check_sparse_tensor(X: torch.Tensor) -> None:
         raise ValueError(f"Sparse X is malformed: {error} Build it again from its entries.") from None
 
 
-def as_matrix(X: Any) -> Any:
+def as_matrix(X: Entries) -> Any:
     """Check the form of X as `check_matrix` does, for a function that is not an estimator."""
     if is_dask(X):
         return X
@@ -153,7 +153,7 @@ def on_host(X: MatrixLike) -> MatrixLike:
         ) from None
 
 
-def structured(X: Any) -> Any:
+def structured(X: Entries) -> Any:
     """Return X, with sound indices if it is sparse: looked at before anybody converts it, which follows them already.
 
     What a masked array hides is missing: NaN.
@@ -174,7 +174,7 @@ def structured(X: Any) -> Any:
     return X
 
 
-def check_entries(X: Any, consumer: str, first_row: int = 0, observed: Observed | None = None) -> None:
+def check_entries(X: Entries, consumer: str, first_row: int = 0, observed: Observed | None = None) -> None:
     """Raise with the first offending position unless every entry is finite and >= 0, or not observed.
 
     NaN in dense X is not observed, nor is what has the weight 0. Allocates nothing of X's size where all is well.

@@ -18,7 +18,7 @@ from sklearn.base import BaseEstimator
 from drnmf.backends.base import Data, in_unit
 from drnmf.backends.observed import weigh
 from drnmf.backends.open import is_dask, largest_batch, open_blocks, open_data, open_tensor
-from drnmf.numerics import Array, Indices, MatrixLike
+from drnmf.numerics import Array, Entries, Indices, MatrixLike
 from drnmf.parameters.fields import check_choice
 from drnmf.parameters.solver import PRECISIONS
 from drnmf.problem.check import as_matrix, check_features, check_matrix, check_tensor
@@ -38,7 +38,7 @@ def _library(X: MatrixLike) -> str:
     return type(X).__module__.partition(".")[0]
 
 
-def _on_gpu(X: Any) -> bool:
+def _on_gpu(X: Entries) -> bool:
     return int(X.__dlpack_device__()[0]) == _CUDA
 
 
@@ -67,7 +67,7 @@ def returned(kind: ModuleType | None, F: Array) -> Array:
     return kind.asarray(F) if isinstance(F, np.ndarray) else kind.from_dlpack(F)
 
 
-def as_host(X: Any) -> Any:
+def as_host(X: Entries) -> Any:
     """Return an array of another library as NumPy's, copied from a GPU where it is there; anything else as it is."""
     if not is_foreign(X):
         return X
@@ -99,7 +99,7 @@ class Placement:
     device: str | None
     precision: str
     blocks: bool = False
-    source: Any = None
+    source: object = None
     kind: ModuleType | None = None
 
     @property
@@ -107,7 +107,7 @@ class Placement:
         """Whether the fit runs on a GPU."""
         return self.device is not None and self.device != "cpu"
 
-    def receive(self, estimator: BaseEstimator, X: Any, reset: bool, reading: Reading) -> Received:
+    def receive(self, estimator: BaseEstimator, X: Entries, reset: bool, reading: Reading) -> Received:
         """Check X, and the weights of its entries, for an estimator."""
         name, X = type(estimator).__name__, brought(X)
         if is_tensor(X):
@@ -116,7 +116,7 @@ class Placement:
             return received(X.detach(), reading, name)
         return received(check_matrix(estimator, X, reset=reset), reading, name)
 
-    def accept(self, X: Any, consumer: str, reading: Reading) -> Received:
+    def accept(self, X: Entries, consumer: str, reading: Reading) -> Received:
         """Check X, and the weights of its entries, for a function that is not an estimator."""
         X = brought(X)
         if is_tensor(X):
@@ -135,7 +135,7 @@ class Placement:
         """Do the same in the units of the caller."""
         return weigh(self._open(given.X, mean), given.observed, mean)
 
-    def _open(self, X: Any, mean: float | None) -> Data:
+    def _open(self, X: Entries, mean: float | None) -> Data:
         if is_dask(X):
             return open_blocks(X, mean)
         if self.device is None:
@@ -163,7 +163,7 @@ def place(X: MatrixLike, device: str | None, precision: str) -> Placement:
     return placement if kind is None else replace(placement, kind=kind)
 
 
-def _place(X: Any, device: str | None, precision: str) -> Placement:
+def _place(X: Entries, device: str | None, precision: str) -> Placement:
     """The same for what is no array of another library."""
     tensor = is_tensor(X)
     source: Any = X.device if tensor else None
@@ -192,7 +192,7 @@ def _place(X: Any, device: str | None, precision: str) -> Placement:
     return Placement(wanted, precision, device == BLOCKS, source)
 
 
-def _has_numpy_form(X: Any) -> bool:
+def _has_numpy_form(X: Entries) -> bool:
     """A strided tensor of float32 or float64 in host memory is a NumPy array under another name."""
     return str(X.dtype) in ("torch.float32", "torch.float64") and str(X.layout) == "torch.strided"
 
@@ -229,7 +229,7 @@ def missing_gpu(device: str) -> str | None:
     return None
 
 
-def runs_at_once(X: Any, device: str | None) -> int:
+def runs_at_once(X: Entries, device: str | None) -> int:
     """Say how many runs to make at once where each opens X on a device for itself; one elsewhere than on a GPU."""
     if device in (None, "cpu", BLOCKS) or is_sparse(X) or not is_device(device) or missing_gpu(device) is not None:
         return 1
@@ -260,6 +260,6 @@ def replaced(W: Array, rows: Indices, by: Array) -> Array:
     return W
 
 
-def is_sparse(X: Any) -> bool:
+def is_sparse(X: Entries) -> bool:
     """Whether X is a sparse matrix of SciPy or of torch."""
     return str(X.layout) != "torch.strided" if is_tensor(X) else bool(sp.issparse(getattr(X, "_meta", X)))

@@ -27,10 +27,9 @@ from drnmf.numerics import REFERENCE_FLOOR, Array, Grid, Indices, Vector, positi
 from drnmf.objective.constraints import UNCONSTRAINED, Constraints
 from drnmf.objective.objective import Objective
 from drnmf.objective.penalty import Penalties, Penalty, Setting
-from drnmf.problem.canonical import canonical, with_exact_zeros
+from drnmf.problem.canonical import canonical, check_fixed, feasible_start, imposed, with_exact_zeros
 from drnmf.problem.check import check_scale, check_zeros, warn_dense_tiles, warn_rank
 from drnmf.problem.device import is_sparse
-from drnmf.problem.feasible import check_fixed, feasible_start, imposed
 from drnmf.problem.receive import Received, refuse_signed, remark_on_missing
 from drnmf.problem.units import Units, divided
 from drnmf.problem.unobserved import Unobserved

@@ -13,7 +13,7 @@ from drnmf.backends.base import EVERY, Data, Observed
 from drnmf.backends.observed import HeldOut
 from drnmf.backends.open import is_dask
 from drnmf.losses.base import Omega
-from drnmf.numerics import Array, Grid, Indices
+from drnmf.numerics import Array, Entries, Grid, Indices
 from drnmf.problem.check import check_entries, check_tensor_entries
 from drnmf.problem.weights import Reading, weights_of
 
@@ -37,7 +37,7 @@ class Received:
     signed : whether X holds readings below zero, which beta = 2 alone is defined for
     """
 
-    X: Any
+    X: Entries
     observed: Observed | HeldOut | None = None
     notes: tuple[str, ...] = ()
     known: bool = False
@@ -57,7 +57,7 @@ class Received:
         return replace(self, X=taken(X, some, 0), observed=observed, notes=())
 
 
-def taken(X: Any, some: Indices | slice, axis: int) -> Any:
+def taken(X: Entries, some: Indices | slice, axis: int) -> Any:
     """Return some rows (axis 0) or columns of a matrix of any kind; of sparse tensors by indices alone."""
     if str(getattr(X, "layout", "torch.strided")) != "torch.strided":
         entries = X.to_sparse_coo().coalesce()
@@ -65,7 +65,7 @@ def taken(X: Any, some: Indices | slice, axis: int) -> Any:
     return X[:, some] if axis else X[some]
 
 
-def received(X: Any, reading: Reading, consumer: str) -> Received:
+def received(X: Entries, reading: Reading, consumer: str) -> Received:
     """Deal with negative entries, and check the others, of X whose form is checked already.
 
     Parameters
@@ -114,7 +114,7 @@ def refuse_signed(given: Received, omega: Omega) -> None:
         )
 
 
-def _has_negatives(X: Any) -> bool:
+def _has_negatives(X: Entries) -> bool:
     """Whether X holds a finite entry below zero, of NumPy, SciPy or torch."""
     if is_dask(X):
         raise ValueError("negatives='keep' is not done on Dask arrays: give X in memory.")
@@ -124,7 +124,7 @@ def _has_negatives(X: Any) -> bool:
     return values.size > 0 and bool(_negative(values).any())
 
 
-def _signed(X: Any, reading: Reading, consumer: str) -> Received:
+def _signed(X: Entries, reading: Reading, consumer: str) -> Received:
     """X with readings below zero, which are noise about small means: they stay as they are."""
     check_entries(abs(X), consumer)
     values = X.data if sp.issparse(X) else X
@@ -141,7 +141,7 @@ def _negatives_hidden(X: Array) -> Array:
     return np.where(X < 0, np.array(np.nan, X.dtype), X) if low < 0 else X
 
 
-def _without_negatives(X: Any, reading: Reading) -> tuple[Grid, tuple[str, ...]]:
+def _without_negatives(X: Entries, reading: Reading) -> tuple[Grid, tuple[str, ...]]:
     """X after `negatives`, copied where there are some, and a remark on how many there were."""
     choice = reading.negatives
     if choice in ("raise", KEEP):
@@ -164,7 +164,7 @@ def _without_negatives(X: Any, reading: Reading) -> tuple[Grid, tuple[str, ...]]
     return X, (_remark(count, choice),)
 
 
-def _negative(X: Any) -> NDArray[np.bool_]:
+def _negative(X: Entries) -> NDArray[np.bool_]:
     """Find negative readings; minus infinity is none, but an error."""
     return (X < 0) & (abs(X) < np.inf)
 

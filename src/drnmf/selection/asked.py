@@ -17,8 +17,8 @@ from drnmf.selection.alpha import AlphaPath
 from drnmf.selection.assignment.assign import Assignment, assigned, encoded, opened
 from drnmf.selection.choose import Rows
 from drnmf.selection.entries import Indices
+from drnmf.selection.intervals import check_level
 from drnmf.selection.intervals.bars import Intervals
-from drnmf.selection.intervals.door import check_level
 from drnmf.selection.matching import Known, Matching, match
 from drnmf.selection.noise import NoiseProfile
 from drnmf.selection.stages.residuals import Residuals

@@ -137,7 +137,7 @@ def _ranks_of(asked: Asked, received: Received, shape: tuple[int, int], remarks:
 
 def _settings(
     model: Parameters, asked: Asked, tried: tuple[int, ...], losses: Omega | Interval | None, seed: int
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """What finished runs depend on, for the folder that keeps them; more time may be given to the others."""
     own = [name for name, known in parameters_of(Parameters).items() if known.result and name not in _ELSEWHERE]
     return {name: described(getattr(model, name)) for name in own} | {
@@ -192,7 +192,9 @@ def _texts(losses: Any) -> Any:
     return [text_of(loss) if isinstance(loss, Beta | NegativeBinomial) else loss.key for loss in losses]
 
 
-def _both(first: Callable[[Moment], Any] | None, second: Callable[[Moment], Any] | None) -> Callable[[Moment], Any]:
+def _both(
+    first: Callable[[Moment], object] | None, second: Callable[[Moment], object] | None
+) -> Callable[[Moment], object]:
     def call(moment: Moment) -> None:
         for call_one in (first, second):
             if call_one is not None:

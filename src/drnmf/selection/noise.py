@@ -15,10 +15,10 @@ import numpy as np
 
 from drnmf.algorithms.initialize import Start
 from drnmf.algorithms.result import Result
-from drnmf.losses.base import Loss, Omega
+from drnmf.losses.base import Loss, Omega, is_unsized
 from drnmf.losses.beta import KL, Beta
 from drnmf.losses.interval import Interval, as_interval
-from drnmf.losses.names import as_loss, as_losses, lacks_size
+from drnmf.losses.names import as_loss, as_losses
 from drnmf.losses.negative_binomial import NegativeBinomial
 from drnmf.numerics import Entries, MatrixLike
 from drnmf.parameters.common import Parameters
@@ -134,7 +134,7 @@ class NoiseProfile:
         return replace(self, best=best, table=table, solutions=solutions, notes=notes)
 
     @staticmethod
-    def _larger(row: dict[str, Any], power: int) -> dict[str, Any]:
+    def _larger(row: dict[str, Any], power: int) -> dict[str, object]:
         """What a row of the table says of X times 2^power; masses on a grid have no unit."""
         loss = as_loss("KL" if row["name"] == "Poisson" else row["name"])
         with np.errstate(over="ignore", under="ignore", divide="ignore"):
@@ -461,10 +461,10 @@ class ComparedNoises:
 
 def _without_size(betas: Betas) -> tuple[Betas, bool]:
     """Take the negative binomial of a size yet to be found out of the betas, and say whether it was among them."""
-    if not lacks_size(betas):
+    if not is_unsized(betas, NegativeBinomial):
         return betas, False
     several = betas if isinstance(betas, Iterable) and not isinstance(betas, str) else ()
-    return tuple(loss for loss in several if not lacks_size(loss)) or (1.0,), True
+    return tuple(loss for loss in several if not is_unsized(loss, NegativeBinomial)) or (1.0,), True
 
 
 def losses_to_try(betas: Betas, facts: Facts) -> Omega:

@@ -13,8 +13,8 @@ from sklearn.utils import check_random_state
 from drnmf.algorithms.initialize import Start, begun
 from drnmf.algorithms.loop import Callback, Control
 from drnmf.algorithms.result import Progress, Result
+from drnmf.algorithms.updates import as_rule
 from drnmf.algorithms.updates.newton import Newton
-from drnmf.algorithms.updates.table import as_rule
 from drnmf.backends.base import losses_of
 from drnmf.backends.core import single_blas
 from drnmf.losses.beta import Beta
@@ -24,8 +24,8 @@ from drnmf.objective.penalties import L1, L2
 from drnmf.objective.penalty import Penalties, Penalty, Setting
 from drnmf.problem.device import Placement, as_numpy, place, replaced
 from drnmf.problem.problem import Problem
-from drnmf.problem.row_weights import row_weights, with_rows_weighted
 from drnmf.problem.units import Units, mean_of
+from drnmf.problem.unobserved import row_weights, with_rows_weighted
 from drnmf.problem.weights import Reading
 from drnmf.solve.encode import Encoder
 from drnmf.solve.runner import Budget, Runner

@@ -16,8 +16,8 @@ from drnmf.losses.beta import Beta
 from drnmf.numerics import AT_FLOOR, Array, Vector, factor_floor, rise_tolerance
 from drnmf.objective.penalty import Penalties, Setting
 from drnmf.problem.device import as_numpy, place
-from drnmf.problem.row_weights import with_rows_weighted
 from drnmf.problem.units import Units
+from drnmf.problem.unobserved import with_rows_weighted
 from drnmf.problem.weights import Reading
 from drnmf.sklearn.engine import Settings
 from drnmf.solve.stream import StreamState, advance, begin

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -30,6 +29,7 @@ from drnmf.numerics import (
     HALS_PASSES,
     NEWTON_RANK,
     Array,
+    Entries,
     Indices,
     Numbers,
     Vector,
@@ -79,7 +79,7 @@ class Encoder:
     observed: Observed | None = None
     sums: bool = False
 
-    def __call__(self, X: Any, first_row: int = 0) -> Array:
+    def __call__(self, X: Entries, first_row: int = 0) -> Array:
         """Compute W of shape (rows, r) for a matrix, or for a block of one that begins at `first_row`."""
         check_structure(X)
         if X.dtype not in (np.float32, np.float64):

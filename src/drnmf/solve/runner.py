@@ -13,12 +13,12 @@ from typing import Any
 from drnmf.algorithms.initialize import Start
 from drnmf.algorithms.loop import Callback, Control
 from drnmf.algorithms.result import Progress
+from drnmf.algorithms.updates import as_rule
 from drnmf.algorithms.updates.base import Rule, Setup
-from drnmf.algorithms.updates.extrapolated import Extrapolated
 from drnmf.algorithms.updates.hals import HALS
 from drnmf.algorithms.updates.minimax import Minimax
+from drnmf.algorithms.updates.monotone import Extrapolated
 from drnmf.algorithms.updates.newton import Newton
-from drnmf.algorithms.updates.table import as_rule
 from drnmf.algorithms.weights import ByRule, Fixed, Policy, Reactive, as_policy
 from drnmf.numerics import LEVEL_TOLERANCE, REFERENCE_TOLERANCE, ROUGH_LEVEL, ROUGH_TOLERANCE
 from drnmf.problem.problem import Problem

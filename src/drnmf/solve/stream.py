@@ -24,9 +24,9 @@ from drnmf.algorithms.correlation import row_sums
 from drnmf.algorithms.initialize import Start
 from drnmf.algorithms.loop import Control, solve
 from drnmf.algorithms.result import Result
+from drnmf.algorithms.updates import as_rule
 from drnmf.algorithms.updates.roots import NO_SLOTS, joined_slots, positive_root, total
 from drnmf.algorithms.updates.steps import packed, packed_product, quadratic_step, shared_step
-from drnmf.algorithms.updates.table import as_rule
 from drnmf.algorithms.weights import Fixed, Policy
 from drnmf.backends.base import Ask, Data, losses_of
 from drnmf.backends.weighted import taken_apart

@@ -6,29 +6,103 @@ floor serve all; parts of columns then are what groups of rows are.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator
 
+from drnmf.backends.open import is_dask
 from drnmf.backends.parted import Parted, Piece
-from drnmf.losses.base import Omega
-from drnmf.losses.huber import lacks_delta
+from drnmf.losses.base import Omega, is_unsized
+from drnmf.losses.huber import Huber
 from drnmf.losses.names import as_loss, as_losses
-from drnmf.numerics import Array, real_numbers, rescaled, unit_scale
+from drnmf.numerics import Array, Entries, real_numbers, rescaled, unit_scale
 from drnmf.objective import simplex
 from drnmf.parameters.solver import as_solver
-from drnmf.problem.beside import is_elsewhere, laid, total
 from drnmf.problem.check import check_entries, structured
-from drnmf.problem.device import is_tensor, place
+from drnmf.problem.device import is_sparse, is_tensor, place
 from drnmf.problem.parts import Division, open_part
 from drnmf.problem.receive import Received, received
 from drnmf.problem.tabular import Tabular, tabular
 from drnmf.solve.encode import Encoder
 from drnmf.solve.settings import reading_of
+
+
+def is_elsewhere(X: object) -> bool:
+    """Tell whether X is a Dask array or a tensor."""
+    return is_dask(X) or is_tensor(X)
+
+
+def total(X: Entries) -> tuple[float, int]:
+    """Add up the entries of a matrix that are not missing, and count them; zeros that are not stored are some."""
+    if is_dask(X):
+        dask = sys.modules["dask"]
+        found = dask.compute(*(dask.delayed(total)(block) for block in X.to_delayed().ravel()))
+        return sum(block[0] for block in found), sum(block[1] for block in found)
+    if is_tensor(X):
+        values = (X.to_sparse_coo().coalesce().values() if is_sparse(X) else X).double()
+        stored = int(values.isfinite().sum())
+        return float(values.nansum()), int(np.prod(X.shape)) if is_sparse(X) else stored
+    values = X.data if sp.issparse(X) else np.asarray(X)
+    count = X.shape[0] * X.shape[1] if sp.issparse(X) else int(np.isfinite(values).sum())
+    return float(np.nansum(values, dtype=np.float64)), count
+
+
+def laid(parts: list[Any]) -> Any:
+    """Lay matrices with the same rows side by side.
+
+    The kind is that of a Dask array among them, with its blocks of rows, else that of a tensor; sparse where one is and
+    none has gaps.
+    """
+    for part in parts:
+        if is_dask(part):
+            return _in_blocks(parts, part.chunks[0])
+    for part in parts:
+        if is_tensor(part):
+            return _tensors(parts, part)
+    if any(map(sp.issparse, parts)) and not any(not sp.issparse(part) and np.isnan(part).any() for part in parts):
+        return sp.hstack(parts, format="csr")
+    return np.hstack([part.toarray() if sp.issparse(part) else part for part in parts])
+
+
+def _in_blocks(parts: list[Any], rows: tuple[int, ...]) -> Any:
+    """A Dask array, every block of which holds whole rows."""
+    import dask.array as da
+
+    arrays = [
+        part.rechunk((rows, -1)) if is_dask(part) else da.from_array(part, chunks=(rows, -1), asarray=False)
+        for part in parts
+    ]
+    dtype = np.result_type(*(array.dtype for array in arrays))
+    width, empty = sum(array.shape[1] for array in arrays), np.empty((0, 0), dtype)
+    meta = sp.csr_array(empty) if any(sp.issparse(array._meta) for array in arrays) else empty
+    return da.map_blocks(_row_blocks, *arrays, dtype=dtype, chunks=(rows, (width,)), meta=meta)
+
+
+def _row_blocks(*blocks: object) -> Any:
+    return laid([block if sp.issparse(block) else np.asarray(block) for block in blocks])
+
+
+def _tensors(parts: list[Any], first: Any) -> Any:
+    """A tensor on the device of the first one."""
+    torch = sys.modules["torch"]
+    on = [part if is_tensor(part) else torch.as_tensor(_dense(part)) for part in parts]
+    if not all(map(is_sparse, on)):
+        on = [part.to_dense() if is_sparse(part) else part for part in on]
+    else:
+        on = [part.to_sparse_coo() for part in on]
+    dtype = reduce(torch.promote_types, (part.dtype for part in on))
+    return torch.cat([part.to(first.device, dtype) for part in on], 1)
+
+
+def _dense(part: Any) -> Any:
+    return part.toarray() if sp.issparse(part) else np.ascontiguousarray(part)
+
 
 Given = Mapping[str, Any]
 
@@ -67,7 +141,7 @@ class Joined:
     rows : names of the rows, None where they have none
     """
 
-    X: Any
+    X: Entries
     tables: tuple[Table, ...]
     rows: tuple[str, ...] | None
 
@@ -140,7 +214,7 @@ def _read(name: str, table: Any) -> Tabular:
     return replace(read, X=X)
 
 
-def _check(name: str, X: Any) -> None:
+def _check(name: str, X: object) -> None:
     """Refuse entries that a fit would refuse, in the words of the table: there they would stand in another column."""
     try:
         check_entries(X, "a fit")
@@ -148,7 +222,7 @@ def _check(name: str, X: Any) -> None:
         raise ValueError(f"table {name!r}: {error}") from None
 
 
-def _wide_enough(X: Any, scale: float) -> Any:
+def _wide_enough(X: Entries, scale: float) -> Any:
     """X in float64 where its unit is beyond float32, of which what is scaled would not be a number."""
     return X if is_elsewhere(X) or scale == unit_scale(1.0 / scale, np.float32) else X.astype(np.float64)
 
@@ -182,7 +256,7 @@ def _check_common(names: dict[str, tuple[str, ...] | None]) -> None:
             )
 
 
-def _placed(X: Any, own: tuple[str, ...] | None, rows: tuple[str, ...] | None) -> Any:
+def _placed(X: Entries, own: tuple[str, ...] | None, rows: tuple[str, ...] | None) -> Any:
     """A table with all rows, NaN where it has none."""
     if is_elsewhere(X):  # and has no names
         return X
@@ -195,7 +269,7 @@ def _placed(X: Any, own: tuple[str, ...] | None, rows: tuple[str, ...] | None) -
     return found
 
 
-def _unit(X: Any) -> float:
+def _unit(X: object) -> float:
     found, count = total(X)
     mean = found / max(count, 1)
     return unit_scale(mean, np.dtype(np.float64)) if np.isfinite(mean) and mean > 0 else 1.0
@@ -213,7 +287,7 @@ def losses_of_tables(betas: object, division: Division) -> tuple[Omega, ...]:
         return (as_losses(betas),) * len(division)
     if set(betas) != set(division.labels):
         raise ValueError(f"betas names the tables {', '.join(betas)}, but X has {', '.join(division.labels)}.")
-    if any(lacks_delta(loss) for loss in betas.values()):
+    if any(is_unsized(loss, Huber) for loss in betas.values()):
         raise ValueError("Huber('auto') is not found for tables: name its delta, in the unit of the table.")
     return tuple((as_loss(betas[name]),) for name in division.labels)
 

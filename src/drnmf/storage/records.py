@@ -19,7 +19,7 @@ from drnmf.algorithms.acceleration import Direction
 from drnmf.algorithms.certificates import Certificate
 from drnmf.algorithms.loop import Best, Log, Snapshot
 from drnmf.algorithms.result import Result, Trace
-from drnmf.algorithms.updates.extrapolated import Momentum
+from drnmf.algorithms.updates.monotone import Momentum
 from drnmf.algorithms.updates.newton import Guarded
 from drnmf.algorithms.weights import Advance
 from drnmf.backends.base import Data, Elsewhere, Space

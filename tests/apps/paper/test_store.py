@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from drnmf.apps.paper.store import Plan, Saved, Store, Unit, finished, read, write
+from drnmf.apps.paper.fits import Plan, Saved, Store, Unit, finished, read, write
 
 
 def unit(name: str, calls: list[str], **settings: object) -> Unit:

@@ -13,8 +13,8 @@ import torch
 from drnmf import DRNMF, BetaNMF, ConsensusNMF
 from drnmf.algorithms.batch import kind_of, solve_batch
 from drnmf.algorithms.loop import Call, Control, Run, minimise
+from drnmf.algorithms.updates import GPU_RULES, RULES
 from drnmf.algorithms.updates.steps import extrapolated_step
-from drnmf.algorithms.updates.table import GPU_RULES, RULES
 from drnmf.algorithms.weights import Fixed, FrankWolfe, Reactive
 from drnmf.backends.base import Ask, Sweep
 from drnmf.backends.modes import Matrix

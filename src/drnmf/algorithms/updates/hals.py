@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from drnmf.algorithms.updates.base import Facts, Parts, Rule, Wants, halve
-from drnmf.algorithms.updates.extrapolated import Extrapolated, Momentum
+from drnmf.algorithms.updates.monotone import Extrapolated, Momentum
 from drnmf.algorithms.updates.simplex_steps import ahead_on_simplex
 from drnmf.algorithms.updates.steps import extrapolated_step, packed, packed_product, quadratic_step
 from drnmf.losses.base import Omega, is_quadratic

@@ -232,7 +232,7 @@ class _Search:
         q = -max(self.falling) if self.pole else max(self.rising) if not self.falling else 1.0
         return (reached - _power(reached, 1.0 - q)) / (q * rate)
 
-    def _keep(self, some: Any) -> None:
+    def _keep(self, some: Array) -> None:
         """Go on with some columns alone."""
         for name in ("F", "constant", "moves"):
             setattr(self, name, getattr(self, name)[:, some])

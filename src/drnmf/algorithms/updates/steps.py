@@ -24,7 +24,7 @@ from drnmf.numerics import (
 )
 
 
-def weighted_sum(coefficients: Any, stack: Array) -> Array:
+def weighted_sum(coefficients: Array, stack: Array) -> Array:
     """Compute sum_b c_b stack_b in the dtype of the stack (coefficients on a GPU are not waited for)."""
     numbers = [float(c) for c in coefficients] if isinstance(coefficients, np.ndarray) else coefficients
     total = stack[0] * numbers[0]

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from drnmf.apps.paper import datasets
-from drnmf.apps.paper.fits import PAPER, Options
-from drnmf.apps.paper.store import Facts, Plan, Results, Store
+from drnmf.apps.paper.fits import PAPER, Facts, Options, Plan, Results, Store
 from drnmf.files import write_text
 from drnmf.runs.read import read_table
 from drnmf.runs.write import write_rows

@@ -19,8 +19,7 @@ from drnmf.apps.paper.experiment import (
     show,
     write_csv,
 )
-from drnmf.apps.paper.fits import Comparison, Fit, Options, Start, references
-from drnmf.apps.paper.store import Facts, Plan, Results, Saved, Unit
+from drnmf.apps.paper.fits import Comparison, Facts, Fit, Options, Plan, Results, Saved, Start, Unit, references
 from drnmf.backends.open import open_data
 from drnmf.numerics import Array, Vector
 from drnmf.report.figures import COLOURS, figure, log_axis

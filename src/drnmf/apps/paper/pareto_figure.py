@@ -9,8 +9,21 @@ import numpy as np
 
 from drnmf.apps.paper import paper
 from drnmf.apps.paper.experiment import Experiment, Row, algorithm_line, markdown, show, write_csv
-from drnmf.apps.paper.fits import Comparison, Fit, Options, Start, excess, fit_robust, fit_weighted
-from drnmf.apps.paper.store import Facts, Lookup, Plan, Results, Saved, Unit
+from drnmf.apps.paper.fits import (
+    Comparison,
+    Facts,
+    Fit,
+    Lookup,
+    Options,
+    Plan,
+    Results,
+    Saved,
+    Start,
+    Unit,
+    excess,
+    fit_robust,
+    fit_weighted,
+)
 from drnmf.numerics import Vector
 from drnmf.report.figures import COLOURS, figure
 from drnmf.synthetic import synthetic

@@ -16,8 +16,7 @@ import numpy as np
 from sklearn.cluster import KMeans
 
 from drnmf.apps.paper.experiment import Experiment, Row, markdown, show, write_csv
-from drnmf.apps.paper.fits import Options
-from drnmf.apps.paper.store import Facts, Lookup, Plan, Results, Saved, Unit
+from drnmf.apps.paper.fits import Facts, Lookup, Options, Plan, Results, Saved, Unit
 from drnmf.apps.text.topics import clustering_accuracy
 from drnmf.estimators.models import DRNMF, BetaNMF
 from drnmf.losses.huber import Huber

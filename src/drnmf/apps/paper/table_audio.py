@@ -9,8 +9,7 @@ import numpy as np
 from drnmf.algorithms.initialize import random_start
 from drnmf.apps.paper import datasets, experiment, paper
 from drnmf.apps.paper.experiment import Experiment, Row
-from drnmf.apps.paper.fits import Comparison, Options, Start, excess, references
-from drnmf.apps.paper.store import Facts, Plan, Results, Unit
+from drnmf.apps.paper.fits import Comparison, Facts, Options, Plan, Results, Start, Unit, excess, references
 from drnmf.backends.open import open_data
 from drnmf.numerics import Array
 from drnmf.report.figures import COLOURS, figure, log_axis

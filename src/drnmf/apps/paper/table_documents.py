@@ -11,8 +11,7 @@ from drnmf.algorithms.initialize import lifted, spa_factors
 from drnmf.apps.paper import datasets, experiment, paper
 from drnmf.apps.paper.datasets import Dataset, load_documents
 from drnmf.apps.paper.experiment import Experiment, Row
-from drnmf.apps.paper.fits import Comparison, Fit, Options, Start, excess, references
-from drnmf.apps.paper.store import Facts, Plan, Results, Saved, Unit
+from drnmf.apps.paper.fits import Comparison, Facts, Fit, Options, Plan, Results, Saved, Start, Unit, excess, references
 from drnmf.apps.text.topics import assign, clustering_accuracy
 from drnmf.backends.core import single_blas
 from drnmf.backends.open import open_data

@@ -17,8 +17,23 @@ from drnmf.apps.paper.experiment import (
     show,
     write_csv,
 )
-from drnmf.apps.paper.fits import OURS, PAPER, SUBGRADIENT, Algorithm, Options, Start, fit_robust, fit_single, identity
-from drnmf.apps.paper.store import Facts, Lookup, Plan, Results, Saved, Unit
+from drnmf.apps.paper.fits import (
+    OURS,
+    PAPER,
+    SUBGRADIENT,
+    Algorithm,
+    Facts,
+    Lookup,
+    Options,
+    Plan,
+    Results,
+    Saved,
+    Start,
+    Unit,
+    fit_robust,
+    fit_single,
+    identity,
+)
 from drnmf.numerics import Array, Vector
 from drnmf.report.figures import COLOURS, figure
 from drnmf.runs.read import read_table

@@ -99,7 +99,9 @@ def _size(X: Grid, dtype: Precision) -> int:
     return hold(X, dtype)[1].nbytes
 
 
-def _hold_all(X: da.Array, dtype: Precision, assignment: cluster.Assignment) -> tuple[tuple[Any, ...], list[Summary]]:
+def _hold_all(
+    X: da.Array, dtype: Precision, assignment: cluster.Assignment
+) -> tuple[tuple[object, ...], list[Summary]]:
     """Blocks read where they will stay; those that share work with others are made as Dask sees fit, and moved."""
     graphs = _graphs(X)
     blocks = _sources(X, graphs, dtype) if not futures_of(X) and _alone(graphs) else X.to_delayed().ravel()
@@ -111,7 +113,9 @@ def _hold_all(X: da.Array, dtype: Precision, assignment: cluster.Assignment) -> 
     return _with_summaries(holders, [cluster.item("summary", pair, 1) for pair in pairs])
 
 
-def _leave_all(X: da.Array, dtype: Precision, assignment: cluster.Assignment) -> tuple[tuple[Any, ...], list[Summary]]:
+def _leave_all(
+    X: da.Array, dtype: Precision, assignment: cluster.Assignment
+) -> tuple[tuple[object, ...], list[Summary]]:
     holders, looks = _sources(X, _graphs(X), dtype), []
     for i, holder in enumerate(holders):
         with assignment.at(i):
@@ -119,14 +123,14 @@ def _leave_all(X: da.Array, dtype: Precision, assignment: cluster.Assignment) ->
     return _with_summaries(holders, looks)
 
 
-def _graphs(X: da.Array) -> list[dict[Any, Any]]:
+def _graphs(X: da.Array) -> list[dict[object, object]]:
     """For every block of X the tasks that make it."""
     (X,) = dask.optimize(X)
     graph = X.__dask_graph__()
     return [dict(graph.cull({row[0]})) for row in X.__dask_keys__()]
 
 
-def _alone(graphs: list[dict[Any, Any]]) -> bool:
+def _alone(graphs: list[dict[object, object]]) -> bool:
     """No task is part of two blocks, but for the name of an open file or store."""
     seen: set[Any] = set()
     for graph in graphs:
@@ -140,19 +144,19 @@ def _is_handle(node: Any) -> bool:
     return type(node).__name__ == "DataNode" and not isinstance(node(), np.ndarray)
 
 
-def _sources(X: da.Array, graphs: list[dict[Any, Any]], dtype: Precision) -> list[Any]:
+def _sources(X: da.Array, graphs: list[dict[object, object]], dtype: Precision) -> list[object]:
     """Tasks that hold no rows, but what it takes to read them. They need no worker of their own."""
     keys = [row[0] for row in X.__dask_keys__()]
     return [cluster.constant("source", OutOfCore(*pair, dtype)) for pair in zip(graphs, keys, strict=True)]
 
 
-def _with_summaries(holders: list[Any], summaries: list[Any]) -> tuple[tuple[Any, ...], list[Summary]]:
+def _with_summaries(holders: list[object], summaries: list[object]) -> tuple[tuple[Any, ...], list[Summary]]:
     listed = cluster.tree_sum([cluster.task("list", _listed, summary) for summary in summaries], 0)
     kept, (found,) = cluster.run(holders, listed)
     return kept, list(found)
 
 
-def _listed(value: object) -> tuple[list[Any]]:
+def _listed(value: object) -> tuple[list[object]]:
     return ([value],)
 
 

@@ -31,8 +31,7 @@ from drnmf.backends.dask.nodes import (
     plan,
     run_block,
 )
-from drnmf.backends.dask.partial_sums import SweepColumns, losses_alone
-from drnmf.backends.dask.parts import PartedRows, SomeEntries
+from drnmf.backends.dask.partial_sums import PartedRows, SomeEntries, SweepColumns, losses_alone
 from drnmf.backends.dask.space import ColumnSpace, Factor, RowSpace
 from drnmf.backends.entries import combined
 from drnmf.backends.observed import Ones
@@ -61,7 +60,7 @@ class Blocks:
 
     compressed: ClassVar[bool] = False  # of blocks each for itself
 
-    holders: tuple[Any, ...]
+    holders: tuple[object, ...]
     sizes: tuple[int, ...]
     columns: int
     dtype: Precision
@@ -279,11 +278,11 @@ class Blocks:
         rows = combined(self.collect(_row_digests))
         return rows if self.observed is None else combined([rows.encode(), *self.collect(_weights_digest)])
 
-    def add_up(self, function: Callable[..., Any], *arguments: object) -> Any:
+    def add_up(self, function: Callable[..., object], *arguments: object) -> Any:
         """Sum function(block, *arguments) over the blocks."""
         return self.execute(plan(self.unit, [(Placed(Node(function, *arguments)), _same)]))[0]
 
-    def collect(self, function: Callable[..., Any], *arguments: object) -> list[Any]:
+    def collect(self, function: Callable[..., object], *arguments: object) -> list[Any]:
         """Bring function(block, *arguments) of every block here."""
         return self.add_up(partial(_listed, function), *arguments)
 
@@ -370,7 +369,7 @@ def _nothing(value: object) -> int:
     return 0
 
 
-def _listed(function: Callable[..., Any], data: Data, *arguments: object) -> list[Any]:
+def _listed(function: Callable[..., object], data: Data, *arguments: object) -> list[object]:
     return [function(data, *arguments)]
 
 

@@ -55,7 +55,7 @@ def name(kind: str) -> str:
     return f"{kind}-{uuid.uuid4().hex}"
 
 
-def task(kind: str, function: Callable[..., Any], *arguments: object) -> Delayed:
+def task(kind: str, function: Callable[..., object], *arguments: object) -> Delayed:
     """A task that the dashboard shows as `kind`."""
     return delayed(function, pure=False)(*arguments, dask_key_name=name(kind))
 
@@ -74,7 +74,7 @@ def _same(value: object) -> Any:
     return value
 
 
-def for_all(kind: str, array: Any, readers: int) -> Any:
+def for_all(kind: str, array: Array, readers: int) -> Any:
     """An array that every block's task reads: inside each of them where it is small, else a task of its own.
 
     A task of its own travels once to each worker, but costs a hop on the way.
@@ -118,7 +118,7 @@ class Assignment:
     while no worker is there would wait for its own for ever.
     """
 
-    def __init__(self, keys: Sequence[Any], futures: Sequence[Any]):
+    def __init__(self, keys: Sequence[object], futures: Sequence[object]):
         self._workers, count = sorted(_workers()), len(keys)
         if not self._workers:
             self._worker = []

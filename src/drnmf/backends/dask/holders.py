@@ -30,15 +30,15 @@ from dask.core import flatten
 from drnmf.backends.base import Data, Observed
 from drnmf.backends.dask.nodes import Kept, arrays_in
 from drnmf.backends.entries import check_structure, first_bad_entry, first_zero, is_sound
-from drnmf.backends.host.open import open_data
+from drnmf.backends.host import open_data
 from drnmf.backends.observed import Ones, weigh
 from drnmf.backends.weighted import Weighted
 from drnmf.files import replacing
-from drnmf.numerics import Precision
+from drnmf.numerics import Entries, Precision
 from drnmf.trees import pack, unpack
 
 
-def usable(X: Any, dtype: Any) -> Any:
+def usable(X: Entries, dtype: Any) -> Any:
     """A block as the core takes it: a plain array or SciPy sparse rows, in the dtype of the fit."""
     if sp.issparse(X):
         check_structure(X)
@@ -49,7 +49,7 @@ def usable(X: Any, dtype: Any) -> Any:
 class InMemory:
     """A block that stays where it is, with the sums over it that every sweep needs."""
 
-    def __init__(self, X: Any):
+    def __init__(self, X: Entries):
         self._data = open_data(X)
 
     def data(self, mean: float, scale: float) -> Data:
@@ -69,7 +69,7 @@ class OutOfCore:
     The graph is run inside the task that sweeps the block, so that no more blocks are in memory than tasks run.
     """
 
-    def __init__(self, graph: Mapping[Any, Any], key: object, dtype: Precision):
+    def __init__(self, graph: Mapping[object, object], key: object, dtype: Precision):
         self.graph, self.key, self.dtype = graph, key, dtype
 
     def read(self) -> Any:
@@ -136,7 +136,7 @@ class Summary:
     zero: tuple[int, int] | None
 
 
-def hold(X: Any, dtype: object) -> tuple[InMemory | None, Summary]:
+def hold(X: Entries, dtype: object) -> tuple[InMemory | None, Summary]:
     """A block, or what reads one, kept in memory, and its summary; nothing is kept of a block that cannot be used."""
     X = X.read() if isinstance(X, OutOfCore) else usable(X, dtype)
     if X.ndim != 2 or not is_sound(X, gaps=True):
@@ -150,12 +150,12 @@ def look(holder: OutOfCore) -> Summary:
     return hold(holder, holder.dtype)[1]
 
 
-def _refused(X: Any) -> Summary:
+def _refused(X: Entries) -> Summary:
     bad = first_bad_entry(X, gaps=True) if X.ndim == 2 else None
     return Summary(X.shape, np.nan, 0, 0, 0, bad, None)
 
 
-def _summary(X: Any, holder: InMemory) -> Summary:
+def _summary(X: Entries, holder: InMemory) -> Summary:
     data = holder.data(1.0, 1.0)
     values = X.data if sp.issparse(X) else X
     zero, missing = first_zero(X) if data.zeros else None, X.shape[0] * X.shape[1] - data.count

@@ -33,9 +33,9 @@ class Stored:
     depth : graphs between the files and the tuples
     """
 
-    tuples: tuple[Any, ...]
+    tuples: tuple[object, ...]
     position: int
-    files: tuple[Any, ...] = ()
+    files: tuple[object, ...] = ()
     depth: int = 0
 
 
@@ -126,7 +126,7 @@ class SweepRows:
 class Call:
     """A function of the arguments alone."""
 
-    function: Callable[..., Any]
+    function: Callable[..., object]
 
     def __call__(self, data: Data, *arguments: object) -> Any:
         return self.function(*arguments)
@@ -223,8 +223,8 @@ def plan(unit: Unit, wanted: Sequence[tuple[Placed, Callable[[Any], Any]]]) -> P
 
 
 def run_block(
-    program: Program, block: Any, rows: slice, shared: Sequence[Array], stored: Sequence[Any], save: Any
-) -> tuple[Any, Any]:
+    program: Program, block: Any, rows: slice, shared: Sequence[Array], stored: Sequence[object], save: Any
+) -> tuple[object, object]:
     """Run the task of one block. `save` writes what stays to a file before anybody sees it."""
     with single_blas():
         stays, sent = program.run(block, rows, shared, stored)

@@ -40,8 +40,8 @@ class Factor(Placed):
         return Factor(self.data, self.node, self.rank, self.key, not self.transposed)
 
 
-class ColumnSpace(HostSpace):
-    """The side of H: a NumPy array here, while sweeps are promises until they are read."""
+class BlockSpace:
+    """A side of X in blocks: sweeps are promises until they are read."""
 
     deferred = True
     forks = False
@@ -51,23 +51,19 @@ class ColumnSpace(HostSpace):
 
     def read(self, *sweeps: Sweep) -> tuple[Sweep, ...]:
         return self.data.read(*sweeps)
+
+
+class ColumnSpace(BlockSpace, HostSpace):
+    """The side of H: a NumPy array here."""
 
     def status(self) -> str:
         return str(self.data.traffic.describe())
 
 
-class RowSpace:
+class RowSpace(BlockSpace):
     """The side of W: handles to what every block holds."""
 
-    deferred = True
-    forks = False
     whole = False
-
-    def __init__(self, data: Any):
-        self.data = data
-
-    def read(self, *sweeps: Sweep) -> tuple[Sweep, ...]:
-        return self.data.read(*sweeps)
 
     def put(self, F: Array | Factor) -> Factor:
         """Take a given W' in blocks: through files where there is a scratch folder, else inside the graph."""
@@ -104,14 +100,14 @@ class RowSpace:
     def sum(self, function: Callable[..., Vector], *arguments: object) -> Vector:
         return self.data.add_up(partial(_without_data, function), *arguments)
 
-    def join(self, state: Any) -> Any:
+    def join(self, state: object) -> Any:
         """Bring the states of all blocks together: they differ in their arrays alone."""
         return map_leaves(_joined, *self.data.collect(_first, state)) if isinstance(state, Factor) else state
 
     def split(self, whole: Any) -> Any:
         """Give every block its columns of the arrays; numbers are the same for all."""
 
-        def part(leaf: Any, block: int) -> Any:
+        def part(leaf: object, block: int) -> Any:
             return self._parts(leaf.values)[block] if isinstance(leaf, Elsewhere) else leaf
 
         blocks = range(len(self.data.sizes))
@@ -139,7 +135,7 @@ class RowSpace:
         return Factor(self.data, Node(None, stored=Stored(self.data.loads(files), 0, (files,))), rank)
 
 
-def _first(data: object, value: Any) -> Any:
+def _first(data: object, value: object) -> Any:
     return value
 
 
@@ -147,11 +143,11 @@ def _rows_from(function: Callable[[Data], Array], data: Data) -> Array:
     return np.ascontiguousarray(function(data))
 
 
-def _without_data(function: Callable[..., Any], data: object, *arguments: object) -> Any:
+def _without_data(function: Callable[..., object], data: object, *arguments: object) -> Any:
     return function(*arguments)
 
 
-def _joined(*parts: Any) -> Any:
+def _joined(*parts: Array) -> Any:
     return Elsewhere(np.concatenate(parts, axis=-1)) if isinstance(parts[0], np.ndarray) else parts[0]
 
 

@@ -1,0 +1,55 @@
+"""X in the memory of this process behind the protocol: choose between NumPy and the compiled extension."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from scipy.sparse import issparse
+
+from drnmf.backends.base import Data
+from drnmf.backends.core import chosen_backend
+from drnmf.numerics import Entries, Grid
+
+
+def _numpy(X: Entries, mean: float | None) -> Data:
+    from drnmf.backends.host.dense import DenseMatrix
+    from drnmf.backends.host.sparse import SparseMatrix
+
+    return SparseMatrix.of(X, mean) if issparse(X) else DenseMatrix.of(X, mean)
+
+
+def _native(X: Entries, mean: float | None) -> Data:
+    from drnmf.backends.host.native import NativeDense, NativeSparse
+
+    return NativeSparse.of(X, mean) if issparse(X) else NativeDense.of(X, mean)
+
+
+BACKENDS: dict[str, Callable[[object, float | None], Data]] = {"numpy": _numpy, "native": _native}
+"""Backend for arrays of this process -> constructor."""
+
+
+def reopened(data: Data, X: Grid, mean: float | None = None) -> Data:
+    """Put other entries (some rows of X, or X drawn again) behind the backend that X has, without its weights."""
+    from drnmf.backends.host.dense import HostMatrix
+    from drnmf.backends.host.sparse import SparseMatrix
+
+    kind: Any = type(getattr(data, "data", data))
+    alike = issubclass(kind, HostMatrix) and issubclass(kind, SparseMatrix) == issparse(X)
+    return kind.of(X, mean) if alike else open_data(X, mean=mean)
+
+
+def open_data(X: Grid, backend: str | None = None, mean: float | None = None) -> Data:
+    """Put X behind the protocol of the backends, without a copy if possible.
+
+    Parameters
+    ----------
+    X : array or SciPy sparse matrix of float32 or float64, checked (see `inputs.check`)
+    backend : "numpy" (the oracle) or "native" (the compiled extension); None takes the environment variable
+        DRNMF_BACKEND, else the compiled extension where it was built, else NumPy
+    mean : the scale that floors refer to, where it is not X's own (new rows under an old model)
+    """
+    name = backend or chosen_backend()
+    if name not in BACKENDS:
+        raise ValueError(f"backend {name!r} is not known: use one of {sorted(BACKENDS)}.")
+    return BACKENDS[name](X, mean)

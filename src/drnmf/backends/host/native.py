@@ -63,7 +63,7 @@ def set_num_threads(count: int) -> None:
     _core.set_num_threads(count)
 
 
-KERNELS: dict[type, tuple[int, Callable[[Any], float]]] = {
+KERNELS: dict[type, tuple[int, Callable[[object], float]]] = {
     Beta: (0, attrgetter("beta")),
     NegativeBinomial: (1, attrgetter("a")),
 }

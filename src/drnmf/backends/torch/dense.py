@@ -161,8 +161,7 @@ class TorchDense(OnTorch, UnweightedDense):
         if not (self.fused and takes(ask, H.shape[0])):
             with full_precision():
                 return sweep_tiles(self, W, H, ask)
-        from drnmf.backends.torch.ahead import compile_beside
-        from drnmf.backends.torch.fused import Call, sweep_dense
+        from drnmf.backends.torch.fused import Call, compile_beside, sweep_dense
 
         weights = None if ask.weights is None else self.space.numbers(ask.weights)
         seen = None if ask.observed is None else pieces(ask.observed.placed(self.beside))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import os
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import Any, NamedTuple, TypeAlias
 
@@ -14,9 +15,12 @@ import torch
 import triton
 from triton.tools.tensor_descriptor import TensorDescriptor
 
+from drnmf.backends.base import zero_of
 from drnmf.backends.observed import Pieces
-from drnmf.backends.torch.kernels import Kernel
+from drnmf.backends.torch.kernels import Kernel, kernels_of
 from drnmf.backends.torch.triton_dense import dense_sweep, split_factor
+from drnmf.backends.torch.triton_descent import descend
+from drnmf.losses.base import Omega
 from drnmf.numerics import model_floor, power_ceiling
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
@@ -304,7 +308,7 @@ def _described_like(
     return described[0] if described is not None and described[1] == shift else None
 
 
-def _weights_of_entries(seen: Pieces | None, X: Tensor, described: TensorDescriptor | None) -> tuple[Any, ...]:
+def _weights_of_entries(seen: Pieces | None, X: Tensor, described: TensorDescriptor | None) -> tuple[object, ...]:
     """Arguments of the kernel: X itself stands where there is nothing, and is not read there."""
     if seen is None:
         return X, 0, 0, X, X, X, X, 1
@@ -315,10 +319,74 @@ def _weights_of_entries(seen: Pieces | None, X: Tensor, described: TensorDescrip
     return described or (X if values is None else values), *strides, *outer, *classes
 
 
-def kinds_of_weights(seen: Pieces | None, described: bool = False) -> dict[str, Any]:
+def kinds_of_weights(seen: Pieces | None, described: bool = False) -> dict[str, object]:
     """Tell the compiler which weights of entries there are."""
     if seen is None:
         return {"OBSERVED": False, "VALUES": 0, "OUTER": False, "HIDDEN": 0}
     values = 0 if seen.values is None else 1 + described
     hidden = 0 if seen.mask is None else 1 + seen.mask.inverted
     return {"OBSERVED": True, "VALUES": values, "OUTER": seen.rows is not None, "HIDDEN": hidden}
+
+
+THREADS = 8
+"""Kernels compiled at a time. One takes one to three seconds where it was not compiled on this machine before, and a
+fit needs some eight of them: each side of X, each loss alone for its reference, all of them together. Compiled as they
+come up they would stand in a row, so the first sweep has all of them compiled at once, in threads."""
+
+
+class _Kind(NamedTuple):
+    """What tells kernels apart, beside the side and the mix of parts."""
+
+    omega: Omega
+    rank: int
+    shape: tuple[int, int]
+    strides: tuple[int, ...]
+    dtype: torch.dtype
+    device: torch.device
+    zeros: bool
+    fast: bool
+    weights: tuple[Any, ...]
+
+
+_compiled: set[_Kind] = set()
+
+
+def compile_beside(data: Any, omega: Omega, rank: int, seen: Pieces | None) -> None:
+    """Compile what sweeps of a `TorchDense` under these losses will need, and under those met that contain them."""
+    if INTERPRETED or _kind(data, omega, rank, seen) in _compiled:
+        return
+    wider = [met for met in data.met if set(omega) <= set(met)]
+    sets = {omega, *wider, *((loss,) for met in wider for loss in met)}
+    new = [some for some in sets if len(some) <= GROUP and _kind(data, some, rank, seen) not in _compiled]
+    launches = [prepared(X, rank, call) for some in new for X, call in _calls(data, some, seen)]
+    with ThreadPoolExecutor(THREADS) as pool:
+        futures = [
+            pool.submit(_descend_once, data.device, rank),
+            *(pool.submit(compile_launch, one) for one in launches),
+        ]
+    for future in futures:
+        future.exception()  # what cannot be compiled says so where it is launched
+    _compiled.update(_kind(side, some, rank, seen) for some in new for side in (data, data.T))
+    _compiled.add(_kind(data, omega, rank, seen))
+
+
+def _kind(data: Any, omega: Omega, rank: int, seen: Pieces | None) -> _Kind:
+    X, weights = data.X, tuple(kinds_of_weights(seen).values())
+    return _Kind(omega, rank, data.shape, X.stride(), X.dtype, data.device, data.zeros > 0, data.fast, weights)
+
+
+def _descend_once(device: torch.device, rank: int) -> None:
+    """Take a step of the second-order rules on one column, which compiles their kernel."""
+    column = torch.ones((rank, 1), dtype=torch.float32, device=device)
+    descend(column, column, torch.eye(rank, device=device), 0.0, 1)
+
+
+def _calls(data: Any, omega: Omega, seen: Pieces | None) -> list[tuple[torch.Tensor, Call]]:
+    """Both sides of X, with the parts apart and, where there are several losses, added up."""
+    kernels, zero = kernels_of(omega), zero_of(data, omega)
+    apart = Call(kernels, None, True, data.scale, zero, data.fast, seen)
+    calls = [(data.X, apart), (data.X.T, apart._replace(seen=None if seen is None else seen.T))]
+    if len(omega) > 1:
+        weights = torch.empty(len(omega), dtype=torch.float32, device=data.device)
+        calls += [(X, call._replace(weights=weights)) for X, call in calls]
+    return calls

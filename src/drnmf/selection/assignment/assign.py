@@ -286,7 +286,7 @@ def _loss(model: Parameters, known: bool) -> Any:
     return as_losses(betas)[0]
 
 
-def _checked(components: Any) -> Vector:
+def _checked(components: object) -> Vector:
     """Check known components."""
     H = as_components(components, "components")
     if H.min() < 0:

@@ -167,7 +167,7 @@ class KnownComponents:
     def _fold(self, facts: Facts, fraction: float, k: int) -> Fold:
         return Fold.of(self.given, facts, fraction, self.seed + k)
 
-    def _fit(self, loss: Loss, fold: Fold) -> tuple[Any, Any]:
+    def _fit(self, loss: Loss, fold: Fold) -> tuple[object, object]:
         mask = None if fold.mask is None else fold.mask.others
         return self._contributions(loss, replace(self.given, observed=product(fold.observed, mask)))
 

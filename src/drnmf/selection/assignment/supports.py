@@ -12,7 +12,6 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -284,7 +283,7 @@ class Supports:
             yield np.where(weight > 0, x, 0.0), weight
 
 
-def stored_likelihoods(X: Any, W: Vector, H: Vector, grid: Grid) -> Vector:
+def stored_likelihoods(X: object, W: Vector, H: Vector, grid: Grid) -> Vector:
     """Compute the log-likelihood of the rows of sparse counts: zeros cost their means, which are summed at once."""
     entries = sp.coo_array(X)
     mu = np.einsum("kr,rk->k", W[entries.row], H[:, entries.col])

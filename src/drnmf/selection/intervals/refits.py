@@ -67,7 +67,7 @@ class Refits:
         """X and the weights of its entries as they were received."""
         return self.problem.given
 
-    def fit(self, X: Any, start: Start) -> Start:
+    def fit(self, X: object, start: Start) -> Start:
         """Fit one X, in the form of the X given."""
         return next(self._fits([lambda: X], [start], *TO_THE_END))
 
@@ -80,7 +80,7 @@ class Refits:
 
     def _fits(
         self,
-        matrices: Sequence[Callable[[], Any]],
+        matrices: Sequence[Callable[[], object]],
         starts: Sequence[Start],
         most: int = MAX_ITER,
         tol: float = TOLERANCE,
