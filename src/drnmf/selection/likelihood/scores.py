@@ -166,8 +166,9 @@ def likely_parameters(mixed: LogMass, weights: Sequence[Vector], bounds: tuple[f
         def cost(log: float, weight: Vector = weight, base: Vector = values[at]) -> float:
             return -float((mixed(low * math.exp(log)) - base) @ weight)
 
-        best = minimize_scalar(cost, bounds=ends, method="bounded", options={"xatol": _PRECISION}).x
-        parameters.append(low * math.exp(best))
+        best = minimize_scalar(cost, bounds=ends, method="bounded", options={"xatol": _PRECISION})
+        # the search never comes to an end of its range: there the point of the grid is better
+        parameters.append(low * math.exp(best.x if best.fun < 0.0 else float(logs[at])))
     return parameters
 
 
