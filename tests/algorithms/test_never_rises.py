@@ -180,7 +180,7 @@ def test_what_an_exact_fit_still_moves_by_is_rounding_and_nobody_looks_for_less(
 @pytest.mark.parametrize("sums", [None, "W", "H"])
 @pytest.mark.parametrize("layout", ["dense", "sparse", "stored"])
 def test_rows_and_columns_of_zeros_raise_nothing_either(layout, sums):
-    """Seeded fits, noisy and exact. In float32 a sparse X has its loss from rounded V, known to one eps of sum x^2."""
+    """Seeded fits, noisy and exact. The loss of a sparse X is a difference of norms, also in float32."""
     rules = ("auto", "hals", "mu", "monotone", "extrapolated", "newton")
     for seed in range(12):
         rng, dtype = np.random.default_rng(seed), ("float32", "float64")[seed % 2]
@@ -192,6 +192,17 @@ def test_rows_and_columns_of_zeros_raise_nothing_either(layout, sums):
         model.set_params(solver=Solver(update=rules[seed % 6]), unstored="missing" if layout == "stored" else "zero")
         values, unit, size = model.fit(given).trace_.losses[:, 0], float(np.finfo(dtype).eps), float((X**2).sum())
         allowed = rise_tolerance(dtype) * values + unit * np.sqrt(2 * values * size) + unit**2 * size
-        known = unit * size if layout == "sparse" else 0.0
         assert np.isfinite(values).all()
-        assert (np.diff(values) <= 2 * allowed[:-1] + known).all()
+        assert (np.diff(values) <= 2 * allowed[:-1]).all()
+
+
+@pytest.mark.parametrize("rule", ["auto", "hals", "newton", "extrapolated", "monotone"])
+def test_the_loss_of_a_sparse_matrix_in_float32_does_not_rise_by_the_rounding_of_its_norm(rule):
+    """A fit that leaves half a percent of sum x^2, whose float32 is known to 1e-7 of that: 1e-5 of the loss."""
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        X = rng.gamma(0.5, size=(60, 3)) @ rng.gamma(0.5, size=(3, 40)) * rng.gamma(200, 1 / 200, (60, 40))
+        model = BetaNMF(3, beta=2, max_iter=100, tol=0, init="random", random_state=seed, solver=rule)
+        values = model.fit(sp.csr_array((X * (rng.random(X.shape) < 0.98)).astype("f4"))).trace_.losses[:, 0]
+        assert values[-1] < 0.02 * (X**2).sum()
+        assert (np.diff(values) <= rise_tolerance("float32") * values[:-1]).all()

@@ -150,7 +150,8 @@ Request request(std::size_t m, std::size_t n, const Matrix& x, const Input& left
               gram.data(),
               &memory,
               spare.is_valid() ? spare.data() : nullptr,
-              observed};
+              observed,
+              false};
     std::size_t slots = ask.parts ? (ask.weights.empty() ? count : 1) : 0, side = q.makes_gram() ? r : 0;
     auto is_block = [&](const Output& a, std::size_t count) {
         return a.ndim() == 3 && a.shape(0) == count && a.shape(1) == r && a.shape(2) == n;

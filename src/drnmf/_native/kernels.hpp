@@ -114,6 +114,7 @@ struct SparseSweep {
     int mask;
     Mode mode;
     bool losses, positive;
+    bool exact;  // the norm of V from V in float64
     double weight[3];
     int slot[3];
     double floor, ceiling;

@@ -45,6 +45,17 @@ inline void dots(const T* W, size_t padded, const Index* rows, size_t count, con
     }
 }
 
+// The same in float64: what is subtracted from a number as large must not be rounded before.
+template <class T, class Index>
+inline void exact_dots(const T* W, size_t padded, const Index* rows, size_t count, const T* h, double* v) {
+    for (size_t t = 0; t < count; ++t) {
+        const T* item = W + size_t(rows[t]) * padded;
+        Vec<double> sum{};
+        for (size_t w = 0; w < padded; w += kLanes<double>) sum += load_double(item + w) * load_double(h + w);
+        v[t] = sum_lanes(sum);
+    }
+}
+
 // to[p] += sum over t of z[p][t] W_i(t), Width vectors of the items, for one or two lists z.
 template <class T, class Index, int Width, int Lists>
 inline void gather(const T* W, size_t padded, const Index* rows, size_t count, const T* const* z, T* const* to) {

@@ -12,12 +12,14 @@ struct SparseBlock : Nonzeros<T, Index> {
     using Base::x, Base::H, Base::starts, Base::items, Base::bent, Base::L;
     const SparseSweep& s;
     T *v, *z1, *z2, *N1, *N2;  // runs, and sums of a panel (items x padded)
+    double* v64;               // V of a run in float64, where its norm is asked for; float64 has it in v
     T* bends;                  // the curvatures of a panel (r x padded each)
     double* sums;
     bool needs_model, weighted;
 
     SparseBlock(const SparseSweep& sweep, char* scratch, double* out) : Base(sweep), s(sweep), sums(out) {
-        T* p = reinterpret_cast<T*>(scratch);
+        v64 = reinterpret_cast<double*>(scratch);
+        T* p = sizeof(T) == sizeof(double) ? reinterpret_cast<T*>(v64) : reinterpret_cast<T*>(v64 + kRun + L);
         v = p, z1 = v + kRun + L, z2 = z1 + kRun + L;
         N1 = z2 + kRun + L, N2 = N1 + kSparsePanel * s.padded;
         items = N2 + kSparsePanel * s.padded, bent = items + kRun * s.padded, bends = bent + kRun * s.padded;
@@ -42,6 +44,8 @@ struct SparseBlock : Nonzeros<T, Index> {
             if (needs_model) {
                 next = this->each_column(column, at, stop, [&](size_t j, size_t from, size_t count) {
                     this->model(j, from, count, v + (from - at));
+                    if (s.exact)
+                        exact_dots(this->W, s.padded, this->rows + from, count, H + j * s.padded, v64 + (from - at));
                 });
                 entries(at, stop - at);
             }
@@ -66,7 +70,9 @@ struct SparseBlock : Nonzeros<T, Index> {
 
     // Terms of a run. Lanes beyond it hold x = v = 0, which add nothing.
     void entries(size_t at, size_t count) {
-        for (size_t t = count; t < (count + L - 1) / L * L; ++t) v[t] = T(0);
+        for (size_t t = count; t < (count + L - 1) / L * L; ++t) v[t] = T(0), v64[t] = 0.0;
+        if (sizeof(T) < sizeof(double) && !s.exact)
+            for (size_t t = 0; t < count; ++t) v64[t] = double(v[t]);
         const Vec<T> floor = broadcast(T(s.floor)), ceiling = broadcast(T(s.ceiling));
         const T w1 = T(s.weight[1]), w2 = T(s.weight[2]);
         Vec<T> kl{};
@@ -87,7 +93,7 @@ struct SparseBlock : Nonzeros<T, Index> {
             } else if (weighted) {
                 store(z1 + t, w2 * a);
             }
-            if (s.losses && (s.mask & kFro)) norms(from, m, residual, model_norm);
+            if (s.losses && (s.mask & kFro)) norms(from, v64 + t, residual, model_norm);
         }
         add_to_double<T>(kl_total, kl);
         sums[kSumKL] += sum_lanes(kl_total);
@@ -96,13 +102,12 @@ struct SparseBlock : Nonzeros<T, Index> {
     }
 
     // (x - v)^2 and v^2, in float64 from the start: their sums are subtracted from a norm as large.
-    DRNMF_INLINE void norms(const T* a, Vec<T> m, Vec<double>& residual, Vec<double>& model_norm) {
-        T lanes[L];
-        store(lanes, m);
+    DRNMF_INLINE void norms(const T* a, const double* model, Vec<double>& residual, Vec<double>& model_norm) {
+        const Vec<double> floor = broadcast(double(s.floor));
         for (size_t l = 0; l < L; l += kLanes<double>) {
-            Vec<double> v64 = load_double(lanes + l), gap = load_double(a + l) - v64;
+            Vec<double> m = larger<double>(load(model + l), floor), gap = load_double(a + l) - m;
             residual += gap * gap;
-            model_norm += v64 * v64;
+            model_norm += m * m;
         }
     }
 
@@ -137,7 +142,8 @@ struct SparseBlock : Nonzeros<T, Index> {
 template <class T>
 inline size_t sparse_scratch(const SparseSweep& s) {
     size_t curvature = s.curvature.pairs ? (2 * kRun + kSparsePanel * s.r) * s.padded : 0;
-    return sizeof(T) * (3 * (kLanes<T> + kRun) + 2 * kSparsePanel * s.padded + curvature);
+    size_t runs = kLanes<T> + kRun;
+    return sizeof(double) * runs + sizeof(T) * (3 * runs + 2 * kSparsePanel * s.padded + curvature);
 }
 
 }  // namespace drnmf::DRNMF_ISA_NAME

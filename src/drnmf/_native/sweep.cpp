@@ -142,6 +142,7 @@ bool frobenius_identity(const Request& q, const Gram& left) {
 // The losses alone, from V.
 Request direct(Request q) {
     q.parts = false;
+    q.exact = true;
     q.curvature.clear();
     return q;
 }
@@ -301,6 +302,7 @@ bool sparse_sweep(const Request& q) {
     const Kernels<T>& k = kernels<T>(instruction_set());
     SparseSweep s{};
     name_parts(q, s);
+    s.exact = q.exact && sizeof(T) < sizeof(double);  // float64 has nothing more exact
     s.padded = (q.r + k.lanes - 1) / k.lanes * k.lanes;
     Borrowed memory(*q.memory);
     const T *W = static_cast<const T*>(q.left), *H = static_cast<const T*>(q.right);
@@ -337,6 +339,7 @@ bool sparse_sweep(const Request& q) {
     for (std::size_t b = 0; b < blocks; ++b)
         for (int i = 0; i < kSparseSums; ++i) total[i] += sums[b * kSparseSums + std::size_t(i)];
     Gram other = gram_of(H, q.n, q.r, s.mask & kFro);
+    bool lost = false;
     for (std::size_t i = 0; i < q.omega.size(); ++i) {
         if (q.omega[i].is(1.0)) {
             // sum over non-zeros of x log(x/v) - x, plus (1'W)(H1)
@@ -346,9 +349,12 @@ bool sparse_sweep(const Request& q) {
             // The identity of the Frobenius loss, split at the support of X: (x - v)^2 on it, v^2 off it.
             double model = std::inner_product(gram.products.begin(), gram.products.end(), other.products.begin(), 0.0);
             q.totals[i] = 0.5 * (total[kSumResidual] + std::max(model - total[kSumModel], 0.0));
+            lost = sizeof(T) < sizeof(double) && !q.exact && q.totals[i] <= q.identity_limit * q.squared_norm;
         }
     }
-    return ok;
+    if (!lost) return ok;
+    memory.give_back();  // to the second pass
+    return sparse_sweep<T>(direct(q));
 }
 
 template <class T>

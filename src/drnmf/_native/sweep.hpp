@@ -28,6 +28,7 @@ struct Request {
     Workspace* memory;
     void* spare;       // null, or (r x m) to work in
     Weights observed;  // weights of the entries: nothing is shared under them
+    bool exact;        // whether V is summed in float64 where norms as large as X's are subtracted
 
     bool beta2_alone() const { return omega.size() == 1 && omega[0].is(2.0) && !observed.given; }
     // What is made of beta = 2 alone where the curvature is wanted: P = gram H needs no room, and Q is zero.

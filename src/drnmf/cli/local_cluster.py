@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -38,7 +39,7 @@ def local_cluster(workers: int, threads: int, folder: Path) -> Iterator[str]:
             yield _address(process)
         finally:
             with uninterrupted():
-                _end(process)
+                _end(process, folder)
 
 
 def _address(process: subprocess.Popen[str]) -> str:
@@ -49,15 +50,23 @@ def _address(process: subprocess.Popen[str]) -> str:
     return rest
 
 
-def _end(process: subprocess.Popen[str]) -> None:
-    """Close the process's standard input, which ends it, and kill whatever is left after a while."""
+def _end(process: subprocess.Popen[str], folder: Path) -> None:
+    """Close the process's standard input, which ends it; kill whatever is left after a while, and remove its files.
+
+    On a busy machine that is the process itself, or a worker that was started in place of one that was ended.
+    """
     assert process.stdin is not None
     process.stdin.close()
-    try:
+    with suppress(subprocess.TimeoutExpired):
         process.wait(SECONDS)
-    except subprocess.TimeoutExpired:
-        with suppress(OSError):
-            os.killpg(process.pid, signal.SIGKILL) if hasattr(os, "killpg") else process.kill()
+    with suppress(OSError):
+        os.killpg(process.pid, signal.SIGKILL) if hasattr(os, "killpg") else process.kill()
+    process.wait()
+    for _ in range(20):  # the killed may still be in the middle of a call
+        shutil.rmtree(folder, ignore_errors=True)
+        if not folder.exists():
+            break
+        time.sleep(0.05)
 
 
 def _serve(workers: int, folder: str) -> None:
