@@ -323,9 +323,39 @@ def unit_roundoff(array: object) -> float:
     return float(np.finfo(precision_of(array)).eps)
 
 
+def real_numbers(name: str, given: object, wanted: str = "") -> Vector:
+    """Read what somebody gave as numbers in float64, not copied where it is such an array.
+
+    What a masked array hides is no number: NaN. `wanted` ends the sentence of an error.
+
+    >>> real_numbers("W", np.ma.masked_equal([1, 2], 2)).tolist()
+    [1.0, nan]
+
+    Raises
+    ------
+    ValueError
+        For text, dates, records, and imaginary parts, which a cast would drop.
+    """
+    try:
+        values = given if isinstance(given, np.ma.MaskedArray) else np.asarray(given)
+        if values.dtype.kind not in "mMVc":
+            return np.ma.filled(values.astype(np.float64, copy=False), np.nan)
+    except (TypeError, ValueError):
+        pass
+    else:
+        refuse_complex(name, values)
+    raise ValueError(f"{name} cannot be read as numbers{wanted}.")
+
+
+def refuse_complex(name: str, values: Any) -> None:
+    """Refuse an array with imaginary parts."""
+    if np.dtype(values.dtype).kind == "c":
+        raise ValueError(f"{name} holds complex numbers: give real ones, such as its real part or absolute value.")
+
+
 def as_vector(values: ArrayLike) -> Vector:
     """A float64 vector, copied: what weights, losses and references are held in."""
-    return np.array(values, dtype=np.float64, ndmin=1, copy=True)
+    return np.array(real_numbers("this", values), ndmin=1, copy=True)
 
 
 def of_each_run(value: Any, F: Any) -> Any:

@@ -268,6 +268,12 @@ def test_groups_that_do_not_fit_are_refused(groups, message):
         fitted(X, groups)
 
 
+def test_lists_of_numpys_scalars_are_labels():
+    labels = np.repeat([0, 1], 15)
+    for kind in (int, float, bool, str, np.longdouble):
+        assert len(fitted(X, list(labels.astype(kind))).groups_) == 2
+
+
 @pytest.mark.parametrize("value", [0.0, 3.0])
 @pytest.mark.parametrize("beta", [1, 2])
 def test_a_group_of_one_value_does_not_outweigh_the_others(beta, value):

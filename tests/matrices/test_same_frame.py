@@ -12,6 +12,7 @@ import pytest
 
 from drnmf.matrices.files import read_matrix
 from drnmf.matrices.matrix import Matrix
+from drnmf.report.profiles import dates_of
 
 FORMATS = ("csv", "tsv", "csv.gz", "parquet", "feather", "xlsx")
 LARGE = 2**53 + 2  # even: workbooks hold float64 alone
@@ -63,6 +64,9 @@ FRAMES: dict[str, dict[str, Any]] = {
     "identifiers": {"id": [7, 8, 9, 10], **NUMBERS},
     "labels among numbers": {"type": ["D", "D", "I", "I"], "size": ["1", "2", "5+", "6+"], **NUMBERS},
     "names with spaces": {" gene ": ["x ", " y", "z", "u"], " a": [1.0, 2.0, 3.0, 4.0]},
+    "hours": {"date": pd.date_range("2020-01-01", periods=4, freq="12h"), **NUMBERS},
+    "days": {"date": pd.date_range("2020-01-01", periods=4), **NUMBERS},
+    "hours of a zone": {"date": [str(time) for time in pd.date_range("2020", periods=4, tz="UTC")], **NUMBERS},
     "categories": {"gene": pd.Categorical(["x", "y", "x", "z"]), "level": pd.Categorical([1, 2, 1, 3]), **NUMBERS},
 }
 
@@ -70,7 +74,7 @@ FRAMES: dict[str, dict[str, Any]] = {
 LABELS = {
     "labels": 1, "two columns of labels": 2, "decimals behind labels": 1, "logical behind labels": 1,
     "numbers as text with gaps": 1, "no value last": 1, "large identifiers": 1, "identifiers": 1,
-    "labels among numbers": 2, "names with spaces": 1, "categories": 1,
+    "labels among numbers": 2, "names with spaces": 1, "hours": 1, "days": 1, "hours of a zone": 1, "categories": 1,
 }  # fmt: skip
 """How many columns of a frame hold labels; none where it is not named."""
 
@@ -84,6 +88,17 @@ def test_every_format_gives_the_same(case: str, tmp_path: Path) -> None:
         assert (matrix.row_names, matrix.column_names) == (read["csv"].row_names, read["csv"].column_names), kind
         assert len(matrix.notes) == len(read["csv"].notes), kind
     assert read["csv"].X.shape == (len(frame), len(frame.columns) - LABELS.get(case, 0))
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_days_and_hours_are_named_alike(kind: str, tmp_path: Path) -> None:
+    """Labels in one way of writing are known for dates, midnight among them."""
+    hours, days = ("2020-01-01 00:00:00", "2020-01-02 12:00:00"), ("2020-01-01", "2020-01-04")
+    for case, ends in (("hours", hours), ("days", days)):
+        names = read_all(pd.DataFrame(FRAMES[case]), tmp_path)[kind].row_names
+        assert names is not None
+        assert (names[0], names[-1]) == ends
+        assert dates_of(names) is not None
 
 
 @pytest.mark.parametrize("kind", FORMATS)

@@ -252,7 +252,7 @@ def test_sheets_dates_and_cells_that_were_only_formatted(tmp_path: Path) -> None
     sheet["F2"].number_format = "0.00"
     book.save(tmp_path / "a.xlsx")
     read = read_matrix(tmp_path / "a.xlsx", layout=Layout(sheet="data"))
-    assert (read.row_names, read.column_names) == (("2005-06-01", "2005-06-02T06:00:00"), ("a", "b"))
+    assert (read.row_names, read.column_names) == (("2005-06-01 00:00:00", "2005-06-02 06:00:00"), ("a", "b"))
     np.testing.assert_array_equal(read.X, [[1, 0.1], [np.nan, 4]])
     with pytest.raises(ValueError, match="no sheet 'x': it has 'notes', 'data'"):
         read_matrix(tmp_path / "a.xlsx", layout=Layout(sheet="x"))

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 
-from drnmf import BetaNMF, HeldOut
+from drnmf import DRNMF, BetaNMF, HeldOut, MultiObjectiveNMF, Solver, assign, match
 
 X = np.random.default_rng(0).uniform(0.1, 1, (12, 9))
 COMPLEX = np.ones(X.shape) + 0j
@@ -67,3 +67,49 @@ def test_minus_infinity_does_not_matter_where_it_weighs_nothing() -> None:
     for negatives in ("raise", "clip", "missing"):
         model = BetaNMF(2, max_iter=5, tol=0, random_state=0, negatives=negatives).fit(data, entry_weight=weights)
         assert np.isfinite(model.losses_).all()
+
+
+GIVEN: dict[str, Callable[[Any], Any]] = {
+    "W": lambda W: BetaNMF(2, max_iter=5, init="custom", random_state=0).fit_transform(X, W=W, H=X[:2]),
+    "fixed": lambda W: BetaNMF(3, max_iter=5, fixed=W.T[:, :9], random_state=0).fit(X),
+    "fixed_W": lambda W: BetaNMF(3, max_iter=5, solver=Solver(fixed_W=W), random_state=0).fit(X),
+    "components": lambda W: assign(X, W.T[:, :9]),
+    "reference": lambda W: match(X[:2], W.T[:, :9]),
+    "references": lambda W: DRNMF(2, betas=(1, 2), max_iter=5, solver=Solver(references=W[0])).fit(X),
+    "weights": lambda W: MultiObjectiveNMF(2, betas=(1, 2), max_iter=5, weights=W[0]).fit(X),
+    "sample_weight": lambda W: MODEL.fit(X, sample_weight=W[:, 0]),
+    "entry_weight": lambda W: MODEL.fit(X, entry_weight=W[:, :1], sample_weight=np.ones(12)),
+    "inverse": lambda W: MODEL.fit(X).inverse_transform(W),
+}
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("given", GIVEN)
+def test_what_a_cast_would_drop_is_refused_wherever_numbers_are_given(given: str) -> None:
+    W = np.full((12, 2), 0.5)
+    GIVEN[given](W)
+    for wrong in (W + 0j, W.astype("M8[s]"), W.astype([("a", float)])):
+        with pytest.raises(ValueError, match=r"complex numbers|cannot be read as numbers|are not numbers"):
+            GIVEN[given](wrong)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("given", [name for name in GIVEN if name != "inverse"])
+def test_what_a_mask_hides_is_no_number(given: str) -> None:
+    W = np.ma.masked_array(np.full((12, 2), 0.5), mask=True)
+    with pytest.raises(ValueError, match=r"nan|NaN|finite"):
+        GIVEN[given](W)
+    assert np.isnan(GIVEN["inverse"](W)).all()
+
+
+@pytest.mark.parametrize("wrong", ["M8[s]", "m8[s]", [("a", float)]])
+def test_dates_and_records_are_no_readings(wrong: Any) -> None:
+    data = (X * 100).astype(wrong)
+    for given in (data, np.ma.masked_array(data)):
+        with pytest.raises(ValueError, match="which are no numbers"):
+            MODEL.fit(given)
+
+
+def test_tables_go_to_models_of_tables_alone() -> None:
+    with pytest.raises(ValueError, match=r"X is a dict of a.*Give one matrix here"):
+        MODEL.fit(X).transform({"a": X})

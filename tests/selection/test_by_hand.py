@@ -176,6 +176,17 @@ def test_of_ranks_that_predict_alike_the_most_stable_is_taken():
     assert why_rank(by_bic) == "BIC is smallest at rank 2."
 
 
+def test_uncertainties_that_hold_leave_no_wider_noise():
+    """Two standard errors, but a gain far above 25: what stability says counts where entries scatter farther alone."""
+    ranks = [tried_at(2, -1.4, spread=1.0, stability=[1.0, 1.0]), tried_at(3, -1.0, stability=[0.7, 0.7, 0.7])]
+    many = [replace(one.scores, row_weights=100 * one.scores.row_weights) for one in ranks]
+    many = [replace(one, rows=100 * one.rows, columns=100 * one.columns) for one in many]
+    for factor, chosen in ((1.0, 3), (1.1, 3), (2.0, 2), (math.nan, 2)):
+        known = [replace(one, scores=replace(each, factor=factor)) for one, each in zip(ranks, many, strict=True)]
+        assert best_rank(known).rank == chosen
+        assert ("scatter 2 times as far as their uncertainties say" in why_rank(known)) == (factor == 2.0)
+
+
 def test_ranks_without_scores_are_chosen_by_stability_alone():
     tried = [Tried(rank_, None, np.full(rank_, level)) for rank_, level in ((2, 0.9), (3, 0.9), (4, 0.5))]
     assert best_rank(tried).rank == 3

@@ -98,8 +98,9 @@ def test_a_rounded_gaussian_is_the_area_of_its_cell():
     edges = stats.norm.cdf([[1.0, 3.0], [1.0, 3.0]], [[-1.0], [3.0]], 1.5)
     assert found[:2] == pytest.approx(np.log([edges[0, 0], edges[1, 1] - edges[1, 0]]))
     assert found[2] == pytest.approx(stats.norm.logsf(39.0, 3.0, 1.5), rel=1e-6)
-    known = KnownNoise(np.array([0.5, 1.0, 2.0])).log_mass(x, mu, Grid())(math.nan)
-    assert known == pytest.approx(stats.norm.logpdf(x, mu, [0.5, 1.0, 2.0]))
+    known = KnownNoise(np.array([0.5, 1.0, 2.0])).log_mass(x, mu, Grid())
+    for factor in (1.0, 3.0):
+        assert known(factor) == pytest.approx(stats.norm.logpdf(x, mu, factor * np.array([0.5, 1.0, 2.0])))
 
 
 def test_known_uncertainties_bound_what_an_entry_costs():
@@ -109,7 +110,7 @@ def test_known_uncertainties_bound_what_an_entry_costs():
     x = base + rng.normal(0.0, 1.0, 400)
     some = np.arange(400)
     held = HeldEntries(x, np.full(400, 1e3), base, np.ones(400), some, some, some % 2 == 0)
-    worst = entry_scores(KnownNoise.of(sd, x, base), held, Grid())[0]
+    worst = entry_scores(KnownNoise.of(sd, sd, x, base), held, Grid())[0]
     spread = math.log(math.sqrt(float(np.mean((x - base) ** 2))))
     assert -worst.mean() == pytest.approx(-math.log(BLEND) + 0.5 * math.log(2 * math.pi) + spread + 0.5, rel=1e-6)
 
@@ -130,7 +131,8 @@ def test_without_a_grid_densities_and_the_mass_of_zero_sum_to_one(beta, width):
 def test_the_grid_of_x():
     rng = np.random.default_rng(0)
     counts = rng.poisson(3.0, 20_000).astype(float)
-    assert grid_of(0.37 * counts).unit == pytest.approx(0.37)
+    for unit in (0.37, 1e-6, 1e-30, 1e30):
+        assert grid_of(unit * counts).unit == pytest.approx(unit)
     off = counts.copy()
     off[7::2500] += 0.4321
     assert grid_of(off).unit == 1.0  # 99.9 % of the entries decide
@@ -139,7 +141,7 @@ def test_the_grid_of_x():
     decimals = np.round(rng.gamma(2.0, 5.0, 5000), 4).astype(np.float32).astype(float)
     assert grid_of(decimals).unit == pytest.approx(1e-4)
     smooth = rng.gamma(1.0, size=5000).astype(np.float32).astype(float)
-    assert grid_of(smooth) == Grid()
+    assert grid_of(smooth) == grid_of(1e-6 * smooth) == Grid()
     assert grid_of(np.append(smooth, 0.0)) == Grid(delta=float(smooth.min()))
     assert common_unit(np.empty(0)) == 0.0
 

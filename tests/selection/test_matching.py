@@ -66,7 +66,7 @@ def test_frames_are_paired_by_their_labels():
         ({"reference": np.ones((2, 3)), "names": ["one"]}, "names has 1 entries, but the reference 2 rows"),
         ({"reference": np.ones((2, 3)), "measure": "euclid"}, "measure='euclid' is not known"),
         ({"reference": np.ones(3)}, "one component per row"),
-        ({"reference": [["a", "b", "c"]]}, "must hold numbers only"),
+        ({"reference": [["a", "b", "c"]]}, "reference cannot be read as numbers: give one component per row"),
         ({"reference": np.full((2, 3), np.nan)}, "must be finite"),
     ],
 )

@@ -17,6 +17,7 @@ from drnmf.selection.entries import Facts, facts_of
 from drnmf.selection.folds import Fold, too_few_to_hold_out
 from drnmf.selection.likelihood.grid import Grid
 from drnmf.selection.likelihood.masses import GaussianNoise, PoissonNoise, noise_for
+from drnmf.selection.likelihood.prediction import predict
 from drnmf.selection.likelihood.scores import BLEND, Scores, compare, corrected_size, drawn, joined, likely_size
 from drnmf.selection.matching import agreement
 from drnmf.selection.resampling import cap_factors, scaled_rows
@@ -71,22 +72,43 @@ def test_scores_of_held_out_entries_by_hand(rng):
     assert seen.row_weights.sum() + found.row_weights.sum() == weights[X.sum(axis=1) > 0][:, X.sum(axis=0) > 0].sum()
 
 
-def test_uncertainties_are_known_standard_deviations(rng):
-    X, U = rng.gamma(4.0, 1.0, (10, 12)), rng.uniform(0.5, 2.0, (10, 12))
-    W, H = np.ones((10, 1)), np.full((1, 12), 4.0)
-    known = Fold(X, Grid(), None, Entries(U**-2.0), known=True)
-    scores = [known.score(noise_for(Beta(beta)), (W, H)) for beta in (1.0, 2.0)]
-    assert scores[0].mean == scores[1].mean
-    assert scores[0].row_weights.sum() == X.size
+@pytest.mark.parametrize("said", [1.0, 0.5])
+def test_uncertainties_are_known_standard_deviations(rng, said):
+    """Scores against the mixture written out; uncertainties that are too small are seen to be."""
+    U = rng.uniform(0.5, 2.0, (40, 30))
+    X = np.abs(6.0 + U * rng.normal(size=U.shape))
+    W, H = np.ones((40, 1)), np.full((1, 30), 6.0)
+    known = Fold(X, Grid(), None, Entries((said * U) ** -2.0), known=True)
+    found, same = (known.score(noise_for(Beta(beta)), (W, H)) for beta in (1.0, 2.0))
+    assert found.mean == same.mean
+    assert found.row_weights.sum() == X.size
+    assert math.isnan(found.parameter)
+    assert found.factor == pytest.approx(1.0 / said, rel=0.05)
     rows, columns = X.sum(axis=1), X.sum(axis=0)
-    least = rows.min() / 12
-    base = (rows[:, None] + least) / 12 * (columns + least) / 10 * X.size / (X.sum() + least)
-    wider = math.sqrt(np.mean(((X - base) / U) ** 2))
-    assert wider > 1
-    mixed = 0.99 * stats.norm.pdf(X, 4.0, U) + 0.01 * stats.norm.pdf(X, base, wider * U)
-    assert scores[0].mean == pytest.approx(np.log(mixed).mean(), rel=1e-12)
+    least = rows.min() / 30
+    base = (rows[:, None] + least) / 30 * (columns + least) / 40 * X.size / (X.sum() + least)
+    wider = said * U * math.sqrt(np.mean(((X - base) / (said * U)) ** 2))
+    mixed = 0.99 * stats.norm.pdf(X, 6.0, found.factor * said * U) + 0.01 * stats.norm.pdf(X, base, wider)
+    assert found.mean == pytest.approx(np.log(mixed).mean(), rel=2e-3)  # each half has the factor of the other
     far = known.score(noise_for(Beta(2.0)), (W, 1e3 * H)).mean
-    assert far > np.log(0.01 * stats.norm.pdf(X, base, wider * U)).mean() - 1e-9  # no fit costs more than p_0 allows
+    assert far > np.log(0.01 * stats.norm.pdf(X, base, wider)).mean() - 1e-9  # no fit costs more than p_0 allows
+
+
+def test_an_entry_is_as_uncertain_as_the_rest_of_its_row_leaves_it(rng):
+    """Against the conditional distribution of a normal row, written out; and WH where the rest tells everything."""
+    W, H, sd = rng.gamma(2.0, 1.0, (30, 2)), rng.gamma(1.0, 1.0, (2, 6)), rng.uniform(0.2, 1.0, (30, 6))
+    P = sd**-2.0
+    P[4, 1] = P[4, 3] = 0.0
+    mean, variance = predict(W, H, [(slice(0, 2), P[:, :2]), (slice(2, 6), P[:, 2:])], np.array([4]), np.array([1]))
+    seen, prior = P[4] > 0, np.diag(W.var(axis=0))
+    h, told = H[:, seen], H[:, 1]
+    gain = prior @ h @ np.linalg.inv(h.T @ prior @ h + np.diag(sd[4, seen] ** 2))
+    w = W.mean(axis=0) + gain @ (h.T @ (W[4] - W.mean(axis=0)))
+    assert mean[0] == pytest.approx(told @ w)
+    assert variance[0] == pytest.approx(told @ (prior - gain @ h.T @ prior) @ told)
+    exact, none = predict(W, H, [(slice(0, 6), 1e12 * P)], np.array([4]), np.array([1]))
+    assert exact[0] == pytest.approx((W @ H)[4, 1])
+    assert none[0] < 1e-9
 
 
 def test_gaps_and_layouts_do_not_matter(rng):

@@ -172,3 +172,27 @@ def test_twins_are_found_whatever_the_layout(form):
     assert columns.tolist() == [0, 1, 2, 0]
     assert twins_of(form(np.arange(6.0).reshape(2, 3))) == (None, None)
     assert not one_component(form(X[:1] + np.eye(4)))
+
+
+def _of_single_species(seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Make a table with uncertainties, six sources, four of which are one column each and traces of the others."""
+    rng = np.random.default_rng([17, seed])
+    H = rng.gamma(0.4, size=(6, 12))
+    for k in range(4):
+        H[k] = 0.003 * rng.random(12)
+        H[k, k] = 1.0
+        H[4:, k] *= 0.2
+    V = rng.lognormal(size=(200, 6)) @ (H / H.sum(axis=1, keepdims=True))
+    U = 0.1 * V + 0.05 * V.mean(axis=0)
+    return np.maximum(V + U * rng.normal(size=V.shape), 0.0), U
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [0, 1])
+def test_sources_that_one_column_tells_are_found(seed):
+    """Where its entry is held out nothing in the row tells the source: as WH such entries are predicted too badly."""
+    X, U = _of_single_species(seed)
+    model = BetaNMF(beta=2, random_state=seed)
+    assert rank_profile(model, X, ranks=range(2, 9), uncertainty=U).best == 6
+    if seed:
+        assert rank_profile(model, (1e-6 * X).T, ranks=range(2, 9), uncertainty=(1e-6 * U).T).best == 6

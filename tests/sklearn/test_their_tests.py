@@ -56,10 +56,10 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 
 @pytest.fixture(autouse=True)
 def known_failure(request: pytest.FixtureRequest) -> None:
-    """Expect the failures that are listed, and no other."""
+    """Expect the failures that are listed, and no other; where rounding decides, another NumPy may pass."""
     reason = FAILS.get(request.node.name)
     if reason is not None:
-        request.applymarker(pytest.mark.xfail(strict=True, reason=reason))
+        request.applymarker(pytest.mark.xfail(strict="float32" not in request.node.name, reason=reason))
 
 
 def test_every_known_failure_is_a_test():

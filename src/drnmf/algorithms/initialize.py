@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from drnmf.backends.base import Data
 from drnmf.backends.products import column_products
-from drnmf.numerics import BOUND_DIGITS, EPS, LARGEST_SVD, LIFT, Vector, factor_floor, positive_scale
+from drnmf.numerics import BOUND_DIGITS, EPS, LARGEST_SVD, LIFT, Vector, factor_floor, positive_scale, real_numbers
 
 RandomState = np.random.RandomState
 
@@ -197,10 +197,7 @@ STARTS: dict[str, Callable[[Data, int, RandomState], Start]] = {
 
 def check_factor(name: str, value: ArrayLike, shape: tuple[int, int]) -> Vector:
     """A given factor: any real dtype, right shape, finite, nonnegative."""
-    try:
-        factor = np.asarray(value, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise ValueError(f"{name} cannot be read as numbers.") from None
+    factor = real_numbers(name, value)
     if factor.shape != shape:
         raise ValueError(f"{name} has shape {factor.shape}, but the data and n_components ask for {shape}.")
     if not np.isfinite(factor).all():

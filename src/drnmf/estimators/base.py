@@ -30,7 +30,7 @@ from drnmf.estimators.streaming import Streaming, end_stream
 from drnmf.estimators.tables import Assigning, Factorising, Tables, shares_of
 from drnmf.losses.base import Omega, betas_of
 from drnmf.losses.interval import Interval
-from drnmf.numerics import ENCODE_ITERATIONS, Array, MatrixLike, Vector, XLike
+from drnmf.numerics import ENCODE_ITERATIONS, Array, MatrixLike, Vector, XLike, real_numbers
 from drnmf.objective.objective import Objective
 from drnmf.objective.penalty import Penalties, Penalty
 from drnmf.objective.simplex import vertex
@@ -416,8 +416,7 @@ class NMF(Streaming, Tables, Assigning, Factorising, BaseEstimator, Support):  #
         ValueError
             After a fit with `fixed_W`, whose contributions are those of the rows of that fit.
         """
-        if is_tables(X):
-            check_is_fitted(self)
+        if is_tables(X) and getattr(self, "tables_", None):
             if entry_weight is not None or uncertainty is not None:
                 raise ValueError("transform of tables takes no weights: leave what is not observed out (NaN).")
             found: Array = encoded_tables(self, X, self._encoder(Received(None)))
@@ -475,7 +474,8 @@ class NMF(Streaming, Tables, Assigning, Factorising, BaseEstimator, Support):  #
         WH : array of shape (rows, n_features_in_)
         """
         check_is_fitted(self)
-        W: Any = X if is_tensor(X) or is_foreign(X) else np.asarray(X)
+        floats = type(X) is np.ndarray and X.dtype.kind == "f"
+        W: Any = X if floats or is_tensor(X) or is_foreign(X) else real_numbers("W", X)
         if W.ndim != 2 or W.shape[1] != self.components_.shape[0]:
             raise ValueError(
                 f"W has shape {tuple(W.shape)}, but this model has {self.components_.shape[0]} components: "

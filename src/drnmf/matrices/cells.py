@@ -11,7 +11,7 @@ import gzip
 import re
 from array import array
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import filterfalse, islice
@@ -31,6 +31,7 @@ _TRUTH = {"true": 1.0, "false": 0.0}
 _COMMA = re.compile(r"[+-]?\d*,\d+([eE][+-]?\d+)?|[+-]?\d+,([eE][+-]?\d+)?")
 _THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2},\d{3}")
 _GROUPED = re.compile(r"[+-]?\d{1,3}([,.' ]\d{3})+([.,]\d+)?")
+_MIDNIGHT = re.compile(r"\d{4}-\d\d-\d\d 00:00:00")
 _FORMULA = re.compile(r"'*\s*(?:[=@]|[+-](?:[^\W\d_].*[(!|]|.*\|.*!))", re.DOTALL)
 """= and @, signs before a call or a reference, and signs before a command ("-2+3+cmd|' /C calc'!A0"); apostrophes
 before them count too, so that reading takes away exactly the one that writing put there."""
@@ -168,6 +169,16 @@ def unguarded(name: str) -> str:
     ('=1+1', "'tis")
     """
     return name[1:] if name.startswith("'") and _FORMULA.match(name) else name
+
+
+def labels_of(cells: Iterable[str]) -> tuple[str, ...]:
+    """Read the labels of rows or of columns; where all of them are days at midnight, the days are enough.
+
+    >>> labels_of(["2020-01-01 00:00:00", " 2020-01-02 00:00:00"]), labels_of(["a ", "2020-01-01 00:00:00"])
+    (('2020-01-01', '2020-01-02'), ('a', '2020-01-01 00:00:00'))
+    """
+    names = tuple(unguarded(cell.strip()) for cell in cells)
+    return tuple(name[:10] for name in names) if all(map(_MIDNIGHT.fullmatch, names)) else names
 
 
 Row = tuple[int, list[str]]

@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import date, datetime
 from importlib import import_module
 from itertools import filterfalse
 from pathlib import Path
@@ -257,9 +256,5 @@ def _sheet_rows(sheet: Any) -> Iterator[Iterator[Row]]:
 
 
 def _text(value: object) -> str:
-    """Write a cell as text that is read back exactly; dates without a time of day as dates."""
-    if value is None:
-        return ""
-    if isinstance(value, datetime) and value.time() == value.min.time():
-        value = value.date()
-    return value.isoformat() if isinstance(value, date | datetime) else str(value)
+    """Write a cell as text that is read back exactly, dates and times as text files have them."""
+    return "" if value is None else str(value)

@@ -20,8 +20,8 @@ from drnmf.matrices.cells import (
     is_missing,
     is_number,
     is_too_large,
+    labels_of,
     sample_of,
-    unguarded,
 )
 from drnmf.matrices.matrix import Labels, Matrix
 from drnmf.numerics import Array
@@ -207,11 +207,11 @@ def as_matrix(
     rows = columns = None
     count = width - values.shape[1]
     if head is not None:
-        whole = [""] * (width - len(head)) + [unguarded(cell.strip()) for cell in head]
+        whole = [""] * (width - len(head)) + list(head)
         columns = _column_labels(source, whole, count)
     if count:
-        titles = ("",) * count if head is None else tuple(whole[:count])
-        rows = Labels(tuple(tuple(unguarded(cell.strip()) for cell in column) for column in labels), titles)
+        titles = ("",) * count if head is None else labels_of(whole[:count])
+        rows = Labels(tuple(map(labels_of, labels)), titles)
     return Matrix(values, rows, columns, _repeated_rows(source, rows))
 
 
@@ -235,7 +235,7 @@ def rounding_note(source: str, matrix: Matrix, column: int, cell: str) -> str:
 
 
 def _column_labels(source: str, head: Sequence[str], count: int) -> Labels:
-    names = tuple(name or f"column {j + 1}" for j, name in enumerate(head))[count:]
+    names = tuple(name or f"column {j + 1}" for j, name in enumerate(labels_of(head[count:]), start=count))
     _refuse_repeated_columns(source, names, count)
     return Labels((names,), ("",))
 

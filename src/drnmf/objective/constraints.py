@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
-from drnmf.numerics import EPS, Array, Numbers, factor_floor, namespace, positive_scale
+from drnmf.numerics import EPS, Array, Numbers, factor_floor, namespace, positive_scale, real_numbers
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,10 +154,7 @@ def _components(name: str, value: ArrayLike | None, shape: str) -> Array | None:
     """Given components as float64: two axes, finite, nonnegative; None where there are none."""
     if value is None:
         return None
-    try:
-        block = np.array(value, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise ValueError(f"{name} cannot be read as numbers.") from None
+    block = np.array(real_numbers(name, value))
     if block.ndim != 2 or not block.size:
         raise ValueError(f"{name} has shape {block.shape}: give {shape}.")
     if not np.isfinite(block).all():

@@ -163,9 +163,11 @@ def structured(X: Entries) -> Any:
             f"X is a dict of {', '.join(map(str, X))}: tables by name go into fit and transform, of DRNMF or "
             "MultiObjectiveNMF. Give one matrix here."
         )
-    if isinstance(X, np.ma.MaskedArray):
+    if isinstance(X, np.ma.MaskedArray) and X.dtype.kind in "biufc":
         return np.ma.filled(X.astype(np.result_type(X.dtype, np.float32), copy=False), np.nan)
     X = on_host(X)
+    if isinstance(X, np.ndarray) and X.dtype.kind in "mMV":
+        raise ValueError(f"X holds {X.dtype}, which are no numbers: NMF needs finite values >= 0.")
     if sp.issparse(X) and X.format in ("lil", "dok", "dia"):
         X = X.tocsr()
     check_structure(X)

@@ -92,7 +92,9 @@ def groups_of(X: Any, groups: ArrayLike | None) -> tuple[Any, Division | None]:
         raise ValueError(f"groups has shape {labels.shape}, and X has {rows} rows: give one label for each.")
     # neither NaN nor the NA of pandas is equal to itself; beside text NaN would be the text 'nan'
     missing = [
-        i for i, label in enumerate(np.asarray(groups, dtype=object)) if label is None or (label == label) is not True
+        i
+        for i, label in enumerate(np.asarray(groups, dtype=object))
+        if label is None or not (isinstance(same := label == label, bool | np.bool_) and same)
     ]
     if missing:
         raise ValueError(f"groups[{missing[0]}] is missing: every row needs a group ({len(missing)} have none).")

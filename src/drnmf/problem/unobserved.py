@@ -17,9 +17,19 @@ from drnmf.backends.base import Ask, Data
 from drnmf.backends.observed import HeldOut
 from drnmf.backends.open import is_dask
 from drnmf.losses.beta import KL
-from drnmf.numerics import Array, MatrixLike, Vector, as_float64, beside, factor_floor, namespace, positive_scale
+from drnmf.numerics import (
+    Array,
+    MatrixLike,
+    Vector,
+    as_float64,
+    beside,
+    factor_floor,
+    namespace,
+    positive_scale,
+    real_numbers,
+)
 from drnmf.problem.device import as_numpy
-from drnmf.problem.weights import WeightsLike, refuse_complex
+from drnmf.problem.weights import WeightsLike
 
 
 def column_weights(side: Data, G: Array | None = None) -> Array:
@@ -168,12 +178,7 @@ def row_weights(X: MatrixLike, sample_weight: ArrayLike | None) -> Vector | None
     if sample_weight is None:
         return None
     rows = X.shape[0] if hasattr(X, "shape") else len(np.asarray(X))
-    try:
-        given = np.asarray(as_numpy(sample_weight))
-        weights = given if given.dtype.kind == "c" else given.astype(np.float64)
-    except (TypeError, ValueError):
-        raise ValueError("sample_weight cannot be read as numbers: give one for every row of X.") from None
-    refuse_complex("sample_weight", weights)
+    weights = real_numbers("sample_weight", as_numpy(sample_weight), ": give one for every row of X")
     if weights.ndim == 0:
         weights = np.full(rows, float(weights))
     if weights.shape != (rows,):
@@ -212,4 +217,4 @@ def with_rows_weighted(
         return column
     if sp.issparse(entry_weight):
         return sp.csr_array(entry_weight).multiply(column).tocsr()
-    return np.asarray(as_numpy(entry_weight), dtype=np.float64) * column
+    return real_numbers("entry_weight", as_numpy(entry_weight)) * column

@@ -14,7 +14,7 @@ from drnmf.backends.base import Observed
 from drnmf.backends.entries import check_structure
 from drnmf.backends.observed import Entries, HeldOut, Outer, Stored, product
 from drnmf.backends.open import is_dask
-from drnmf.numerics import Array, Grid, MatrixLike, Precision
+from drnmf.numerics import Array, Grid, MatrixLike, Precision, real_numbers, refuse_complex
 
 WeightsLike = MatrixLike | HeldOut | None
 """What users may hand in as weights of the entries of X: numbers that broadcast to X, or a mask that is drawn."""
@@ -210,20 +210,8 @@ def _numbers(name: str, given: object) -> Array:
     """Read an array of numbers in float64; what a masked array hides is not a number."""
     if hasattr(given, "detach"):
         given = given.detach().cpu().numpy()
-    try:
-        values = given if isinstance(given, np.ma.MaskedArray) else np.asarray(given)
-        real = values if values.dtype.kind == "c" else values.astype(np.float64, copy=False)
-    except (TypeError, ValueError):
-        other = ", or drnmf.HeldOut(fraction, seed)" if name == "entry_weight" else ""
-        raise ValueError(f"{name} cannot be read as numbers: give an array{other}.") from None
-    refuse_complex(name, real)
-    return np.ma.filled(real, np.nan) if isinstance(real, np.ma.MaskedArray) else real
-
-
-def refuse_complex(name: str, values: Array) -> None:
-    """Refuse weights with imaginary parts, which a cast would drop."""
-    if np.dtype(values.dtype).kind == "c":
-        raise ValueError(f"{name} holds complex numbers, and weights are real: give its real part or absolute value.")
+    other = ", or drnmf.HeldOut(fraction, seed)" if name == "entry_weight" else ""
+    return real_numbers(name, given, f": give an array{other}")
 
 
 def _wrong_shape(name: str, shape: tuple[int, ...], of_x: tuple[int, ...]) -> ValueError:

@@ -25,7 +25,7 @@ from drnmf.numerics import Vector
 from drnmf.selection.entries import Facts
 from drnmf.selection.folds import Fold, count_parameters
 from drnmf.selection.likelihood.masses import NegativeBinomialNoise, Noise, PoissonNoise, noise_for
-from drnmf.selection.likelihood.scores import Compared, Scores, compare, joined, simplest
+from drnmf.selection.likelihood.scores import PROOF, Compared, Scores, compare, joined, simplest
 
 COUNTS_BELOW = 30.0
 """Median mean, in units, above which a negative binomial cannot be told from relative error."""
@@ -35,6 +35,9 @@ WIDER = 0.01
 
 CLEARLY = 2.0
 """Standard errors by which a candidate is clearly worse than the best."""
+
+AS_SAID = 1.2
+"""Factor up to which entries scatter about the best fit as their uncertainties say."""
 
 NEUTRAL = 2.0 / 3.0
 """Stability at which a component speaks neither for its rank nor against it."""
@@ -192,6 +195,11 @@ class Tried:
         return int((self.stability >= threshold).sum())
 
     @property
+    def factor(self) -> float:
+        """How much farther held-out entries scatter than their uncertainties say; NaN where none are known."""
+        return math.nan if self.scores is None else self.scores.factor
+
+    @property
     def mean_stability(self) -> float:
         """Mean stability of the components; NaN where nobody asked."""
         return float(self.stability.mean()) if self.stability.size else math.nan
@@ -231,14 +239,22 @@ def near_best(tried: Sequence[Tried]) -> list[Tried]:
     """List the ranks that may be right: smaller ones not clearly worse than the best, larger ones within one error.
 
     Splits of components come again in runs that start alike, so that stability favours what is too large (28 instead of
-    19 on one of the catalogues): more components than predict best need the better evidence.
+    19 on one of the catalogues): more components than predict best need the better evidence. Where uncertainties are
+    known and entries scatter as they say, a gain of PROOF in log-mass settles it: no noise is left that could be wider.
     """
     compared = _compared(tried)
     if compared is None:
         return list(tried)
-    best = tried[compared.best].rank
+    best = tried[compared.best]
+    most = _per_entry(PROOF, best) if best.factor <= AS_SAID else math.inf
     far = zip(tried, compared.differences, compared.errors, strict=True)
-    return [one for one, d, e in far if d <= max((CLEARLY if one.rank < best else 1.0) * e, _negligible(one))]
+    errors = {True: CLEARLY, False: 1.0}
+    return [one for one, d, e in far if d <= max(min(errors[one.rank < best.rank] * e, most), _negligible(one))]
+
+
+def _per_entry(nats: float, one: Tried) -> float:
+    """Return what a sum over all held-out entries is per entry."""
+    return 0.0 if one.scores is None else nats / max(float(one.scores.row_weights.sum()), 1.0)
 
 
 def _negligible(one: Tried) -> float:
@@ -247,7 +263,7 @@ def _negligible(one: Tried) -> float:
     Data without noise are predicted all but exactly by every rank that is large enough, and what is left is where fits
     stopped.
     """
-    return 0.0 if one.scores is None else 1.0 / max(float(one.scores.row_weights.sum()), 1.0)
+    return _per_entry(1.0, one)
 
 
 def _compared(tried: Sequence[Tried]) -> Compared | None:
@@ -266,6 +282,9 @@ def why_rank(tried: Sequence[Tried]) -> str:
     lowest = tried[compared.best].rank
     near = [str(one.rank) for one in near_best(tried) if one.rank != lowest]
     why = f"Held-out entries are predicted best at rank {lowest}"
+    if tried[compared.best].factor > AS_SAID:
+        factor = tried[compared.best].factor
+        why = f"Entries scatter {factor:.2g} times as far as their uncertainties say, or more. {why}"
     if not near:
         return f"{why}."
     others = f"not clearly worse at {', '.join(near)}"

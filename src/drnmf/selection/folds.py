@@ -23,6 +23,7 @@ from drnmf.selection.entries import Facts, twins_of
 from drnmf.selection.likelihood.grid import Grid
 from drnmf.selection.likelihood.masses import KnownNoise, Noise
 from drnmf.selection.likelihood.partition import ZERO
+from drnmf.selection.likelihood.prediction import predict
 from drnmf.selection.likelihood.scores import HeldEntries, Index, Scores, base_means, score
 
 HELD_OUT = 0.1
@@ -98,10 +99,28 @@ class Fold:
         at = self._places[1 if seen else 0]
         mu, weight = _means(at, factors), at.weight
         if self.known:
-            noise, weight = KnownNoise.of(at.weight**-0.5, at.x, at.base), np.ones(at.x.size)
+            sd, weight = at.weight**-0.5, np.ones(at.x.size)
+            mu, wider = (mu, sd) if seen or self.mask is None else self._predicted(at, factors)
+            noise = KnownNoise.of(sd, wider, at.x, at.base)
         elif shrink and at.x.size:
             mu = shrunk(at.x, mu, at.base, weight)
-        return score(noise, replace(at, mu=mu, weight=weight), self.grid, self.shape)
+        found = score(noise, replace(at, mu=mu, weight=weight), self.grid, self.shape)
+        return replace(found, factor=found.parameter, parameter=math.nan) if self.known else found
+
+    def _predicted(self, at: HeldEntries, factors: Start) -> tuple[Vector, Vector]:
+        """Predict held-out entries from the rest of their rows, and how far they scatter about that."""
+        W, H = (np.asarray(as_numpy(F), dtype=np.float64) for F in factors)
+        mean, variance = predict(W, H, self._precisions(), at.rows, at.columns)
+        return mean, np.sqrt(1.0 / at.weight + variance)
+
+    def _precisions(self) -> Iterator[tuple[slice, Vector]]:
+        """Yield ranges of columns, and the weights of the entries there that a fit has seen."""
+        observed, mask = self.observed, self.mask
+        assert observed is not None
+        assert mask is not None
+        for columns, tile in tiles(self.X):
+            seen = np.isfinite(tile) & (mask.tile(columns) == 0)
+            yield columns, np.where(seen, as_numpy(observed.tile(columns)), 0.0)
 
     def losses(self, loss: Loss, factors: Start) -> Vector:
         """Add up the loss of the held-out entries of every column, (n,)."""

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import linear_sum_assignment
 
-from drnmf.numerics import Vector
+from drnmf.numerics import Vector, real_numbers
 from drnmf.parameters.fields import check_choice
 from drnmf.selection.entries import Indices
 
@@ -205,10 +205,7 @@ def agreement(runs: Sequence[Vector]) -> float:
 
 def as_components(values: object, what: str) -> Vector:
     """Check that values are a finite matrix with one component per row."""
-    try:
-        matrix = np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise ValueError(f"{what} must hold numbers only: give one component per row.") from None
+    matrix = real_numbers(what, values, ": give one component per row")
     if matrix.ndim != 2 or 0 in matrix.shape:
         raise ValueError(f"{what} has shape {matrix.shape}: give a matrix with one component per row.")
     if not np.isfinite(matrix).all():

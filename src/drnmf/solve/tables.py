@@ -21,7 +21,7 @@ from drnmf.backends.parted import Parted, Piece
 from drnmf.losses.base import Omega, is_unsized
 from drnmf.losses.huber import Huber
 from drnmf.losses.names import as_loss, as_losses
-from drnmf.numerics import Array, Entries, rescaled, unit_scale
+from drnmf.numerics import Array, Entries, real_numbers, rescaled, unit_scale
 from drnmf.objective import simplex
 from drnmf.parameters.solver import as_solver
 from drnmf.problem.check import check_entries, structured
@@ -321,7 +321,8 @@ def joined_weights(given: object, joined: Joined, inverse: bool) -> Any:
         raise ValueError(f"{kind} names {strange[0]!r}, which is no table: X has {', '.join(map(str, names))}.")
     parts = []
     for table in joined.tables:
-        own, shape = np.asarray(given.get(table.name, 1.0), float), (joined.X.shape[0], table.last - table.first)
+        own = real_numbers(f"{kind} of table {table.name!r}", given.get(table.name, 1.0))
+        shape = (joined.X.shape[0], table.last - table.first)
         try:
             parts.append(np.broadcast_to(own * (table.scale if inverse and table.name in given else 1.0), shape))
         except ValueError:

@@ -53,7 +53,8 @@ class Assignment:
     dense : (m, r), contributions of all components
     losses : under which they were fitted
     noise : name of the noise that judged them
-    parameter : of the noise: phi, the size or the standard deviation; NaN where nothing is free
+    parameter : of the noise: phi, the size, the standard deviation or, in those that are known, one; NaN where nothing
+        is free
     likelihood : (m,), log-likelihood of every row
     price : (m,), what a component has to gain in a row, in log-likelihood
     """
@@ -264,7 +265,7 @@ def supports_of(encoder: Encoder, problem: Problem, dense: Array) -> Supports:
     given = replace(problem.given, observed=problem.observed)
     grid, omega = facts_of(counted(given)).grid, encoder.objective.omega
     some = some_rows(given.X.shape, 0)
-    judged = Judged(KnownNoise(np.ones(1)))
+    judged = Judged(KnownNoise(np.ones(1)), 1.0)  # uncertainties are taken as they are
     if not given.known:
         seen = Seen.of(given.rows(some), dense[some], encoder.components)
         judged = noise_of(omega, seen, grid) if seen.x.size else judged  # rows of zeros have no noise, nor components

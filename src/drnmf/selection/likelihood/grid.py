@@ -82,9 +82,10 @@ def common_unit(positive: Vector) -> float:
 
 
 def _off(values: Vector, unit: float) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
-    """Tell which values are no multiples of a unit."""
+    """Tell which positive values are no multiples of a unit; none times it is no multiple, however small a value is."""
     off: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
-    off = np.abs(values - unit * np.rint(values / unit)) > np.maximum(TOLERANCE * unit, ROUNDING * values)
+    times = np.rint(values / unit)
+    off = (times == 0) | (np.abs(values - unit * times) > np.maximum(TOLERANCE * unit, ROUNDING * values))
     return off
 
 

@@ -181,7 +181,9 @@ class GaussianNoise:
 
 @dataclass(frozen=True)
 class KnownNoise:
-    """A normal distribution whose sd is known for every entry: uncertainties. Nothing is free.
+    """A normal distribution whose sd is known for every entry, up to a factor of at least one that all share.
+
+    Uncertainties are often too small: they hold the error of the instrument, and not what no component explains.
 
     Attributes
     ----------
@@ -194,22 +196,28 @@ class KnownNoise:
     name = "Fro"
 
     @classmethod
-    def of(cls, sd: Vector, x: Vector, base: Vector) -> KnownNoise:
+    def of(cls, sd: Vector, wider: Vector, x: Vector, base: Vector) -> KnownNoise:
         """Widen what is known by as much as row and column sums are off in the mean.
 
         They predict entries worse than uncertainties say. Without this p_0 bounds nothing: entries that a fit misses by
         many sd cost whatever they like, and a handful of them rules all scores.
+
+        Parameters
+        ----------
+        sd, wider : what is known of the entries, and how far they are from what a fit predicts
+        x, base : the entries, and what row and column sums predict
         """
         off = float(np.mean(((x - base) / sd) ** 2)) if x.size else 1.0
-        return cls(sd, sd * math.sqrt(max(off, 1.0)))
+        return cls(wider, sd * math.sqrt(max(off, 1.0)))
 
     def bounds(self, x: Vector, mu: Vector, grid: Grid) -> tuple[float, float] | None:
-        return None
+        return 1.0, _RANGE
 
     def log_mass(self, x: Vector, mu: Vector, grid: Grid) -> LogMass:
         sd = np.concatenate([self.sd, self.base_sd])[: x.size]  # those of p_0 come after those of the fit
-        values = -_HALF_LOG_2PI - np.log(sd) - 0.5 * ((x - mu) / sd) ** 2
-        return lambda _: values
+        squares, fitted = 0.5 * ((x - mu) / sd) ** 2, np.arange(x.size) < self.sd.size
+        values = -_HALF_LOG_2PI - np.log(sd)
+        return lambda factor: values - np.where(fitted, math.log(factor) + squares / factor**2, squares)
 
 
 @dataclass(frozen=True)

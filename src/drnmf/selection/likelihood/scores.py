@@ -77,6 +77,7 @@ class Scores:
     rows, columns : (m,) and (n,), of the log-masses
     row_weights, column_weights : (m,) and (n,)
     parameter : of the noise, the geometric mean of both halves; NaN where nothing was free
+    factor : where uncertainties are known, how much farther entries scatter; else NaN
     """
 
     rows: Vector
@@ -84,6 +85,7 @@ class Scores:
     row_weights: Vector
     column_weights: Vector
     parameter: float = math.nan
+    factor: float = math.nan
 
     @property
     def mean(self) -> float:
@@ -234,8 +236,8 @@ def joined(scores: Sequence[Scores]) -> Scores:
     """Put the scores of several masks together."""
     names = ("rows", "columns", "row_weights", "column_weights")
     added = {name: np.sum([getattr(one, name) for one in scores], axis=0) for name in names}
-    parameters = np.array([one.parameter for one in scores])
-    return Scores(**added, parameter=float(np.exp(np.log(parameters).mean())))
+    parameter, factor = (np.exp(np.log([(one.parameter, one.factor) for one in scores]).mean(axis=0))).tolist()
+    return Scores(**added, parameter=parameter, factor=factor)
 
 
 def simplest(scores: Sequence[Scores], levels: Sequence[int]) -> int:
