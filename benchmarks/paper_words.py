@@ -13,8 +13,9 @@ import numpy as np
 from harness import DATA, print_table
 
 from drnmf.algorithms.initialize import random_start
-from drnmf.apps.paper.fits import Options, fit_robust, fit_single, uniform_start
+from drnmf.apps.paper.fits import Options, fit_robust, fit_single
 from drnmf.apps.paper.mary_figure import clean
+from drnmf.apps.paper.weights_figure import BETAS, problem
 from drnmf.backends.open import open_data
 from drnmf.synthetic import mixed_noise, with_noise
 
@@ -25,19 +26,14 @@ EARLY = 100
 """Before this iteration losses cross by chance."""
 
 
-def _unseen(done: float) -> None:
-    """Watch nothing."""
-
-
 def weights() -> list[dict[str, object]]:
     """Uniform 100 x 100, r = 10, {0, 1, 2}, as in the paper's figure; references after 1000 iterations."""
     rows = []
     for seed in SEEDS:
-        rng = np.random.RandomState(seed)
-        X, begin, betas = rng.uniform(size=(100, 100)), uniform_start((100, 100), 10, rng), (0.0, 1.0, 2.0)
-        references = np.array([fit_single(X, begin, b, (b,), Options(), _unseen).losses[0] for b in betas])
+        X, begin = problem(seed)
+        references = np.array([fit_single(X, begin, b, (b,), Options()).losses[0] for b in BETAS])
         for policy, most in (("frank-wolfe", 1000), ("frank-wolfe-2", 1000), ("subgradient", 10000)):
-            trace = fit_robust(X, begin, betas, references, Options(policy=policy, max_iter=most), _unseen).trace
+            trace = fit_robust(X, begin, BETAS, references, Options(max_iter=most), ("mu", policy)).trace
             still = np.flatnonzero(np.abs(np.diff(trace.weights, axis=0)).sum(axis=1) <= STOP) + 1
             below = np.flatnonzero(trace.scaled_losses[:, 0] <= trace.scaled_losses[:, 2])
             below = below[below > EARLY]
@@ -60,7 +56,7 @@ def zeros() -> list[dict[str, object]]:
         rng = np.random.RandomState(seed)
         X, _ = clean(DATA / "audio" / "piano_Mary.wav")
         X = with_noise(X, mixed_noise(X, (0.0,), rng), 0.4)
-        found = fit_single(X, random_start(open_data(X), 5, rng), 0.0, (0.0,), Options(), _unseen)
+        found = fit_single(X, random_start(open_data(X), 5, rng), 0.0, (0.0,), Options())
         V = found.W @ found.H
         ratio = np.maximum(X, np.finfo(np.float64).eps * X.mean()) / V
         terms = ratio - np.log(ratio) - 1

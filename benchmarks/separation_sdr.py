@@ -25,8 +25,8 @@ from scipy.signal import resample_poly
 
 from drnmf import DRNMF
 from drnmf.apps.audio import open_recording, separate
-from drnmf.apps.audio.demo import NOISE_LEVELS, study, synthesise_tune
 from drnmf.apps.audio.evaluation import match_references, measure
+from drnmf.apps.audio.study import NOISE_LEVELS, study, synthesise_tune
 
 Row = dict[str, object]
 

@@ -15,9 +15,9 @@ import soundfile as sf
 
 from drnmf import DRNMF
 from drnmf.apps.audio import separate
-from drnmf.apps.audio.demo import synthesise_tune
 from drnmf.apps.audio.evaluation import measure
 from drnmf.apps.audio.separation import match_components
+from drnmf.apps.audio.study import synthesise_tune
 
 folder = Path(sys.argv[1]) if len(sys.argv) > 1 else None  # where to leave the sources, to listen to
 

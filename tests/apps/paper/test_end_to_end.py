@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from drnmf.apps.paper import command, fits, paper
-from drnmf.apps.paper.command import EXPERIMENTS
+from drnmf.apps.paper import fits, paper, runner
 from drnmf.apps.paper.fits import Options
+from drnmf.apps.paper.runner import EXPERIMENTS
 from drnmf.cli import app
 from drnmf.runs.read import read_table
 
@@ -47,20 +47,20 @@ def test_run_resume_and_render(
     name: str, folder: Path, tmp_path: Path, computed: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     experiment, out = EXPERIMENTS[name], tmp_path / "out"
-    command.run([experiment], options(folder), out)
+    runner.run([experiment], options(folder), out)
     first = list(computed)
     assert len(first) == len(set(first)) > 0
-    command.render([experiment], out)
+    runner.render([experiment], out)
     files = {f"{name}.csv", f"{name}.md", *(f"{name}.png" for name in experiment.figures)}
     assert all((out / file).stat().st_size > 0 for file in files)
     table, page = (out / f"{name}.csv").read_bytes(), (out / f"{name}.md").read_text()
     assert experiment.title in page
     # A second run has nothing to do; what was lost is computed again, and only that.
-    command.run([experiment], options(folder), out)
+    runner.run([experiment], options(folder), out)
     assert computed == first
     lost = sorted((out / "units" / name).glob("*.npz"))[-1]
     lost.unlink()
-    command.run([experiment], options(folder), out)
+    runner.run([experiment], options(folder), out)
     assert computed == [*first, lost.name]
     # Rendering needs no data and no fit.
     shutil.rmtree(folder)
@@ -68,7 +68,7 @@ def test_run_resume_and_render(
         monkeypatch.setattr("matplotlib.figure.Figure.savefig", lambda self, path, **kwargs: path.touch())
     for file in files:
         (out / file).unlink()
-    command.render([experiment], out)
+    runner.render([experiment], out)
     assert (out / f"{name}.csv").read_bytes() == table
     assert (out / f"{name}.md").read_text() == page
     assert len(computed) == len(first) + 1
@@ -78,11 +78,11 @@ def test_run_resume_and_render(
 @pytest.mark.parametrize("name", list(EXPERIMENTS))
 def test_ours_adds_columns_and_keeps_the_others(name: str, folder: Path, tmp_path: Path, computed: list[str]) -> None:
     experiment, out = EXPERIMENTS[name], tmp_path / "out"
-    command.run([experiment], options(folder, seeds=1), out)
-    command.render([experiment], out)
+    runner.run([experiment], options(folder, seeds=1), out)
+    runner.render([experiment], out)
     before, done = read_table(out / f"{name}.csv"), len(computed)
-    command.run([experiment], options(folder, seeds=1, ours=True), out)
-    command.render([experiment], out)
+    runner.run([experiment], options(folder, seeds=1, ours=True), out)
+    runner.render([experiment], out)
     added = computed[done:]
     assert added
     assert all("ours" in file for file in added)
@@ -98,8 +98,8 @@ def test_ours_adds_columns_and_keeps_the_others(name: str, folder: Path, tmp_pat
 @pytest.mark.usefixtures("unpainted")
 def test_documents_table(folder: Path, tmp_path: Path) -> None:
     experiment = EXPERIMENTS["table-documents"]
-    command.run([experiment], options(folder), tmp_path / "out")
-    command.render([experiment], tmp_path / "out")
+    runner.run([experiment], options(folder), tmp_path / "out")
+    runner.render([experiment], tmp_path / "out")
     rows = {row["dataset"]: row for row in read_table(tmp_path / "out" / "table-documents.csv")}
     measures = ["acc_kl", "acc_fro", "acc_dr", "fro_kl_excess", "dr_kl_excess", "kl_fro_excess", "dr_fro_excess"]
     assert list(rows["classic"]) == ["dataset", "rank", *measures, *(f"paper_{m}" for m in measures)]
@@ -118,8 +118,8 @@ def test_documents_table(folder: Path, tmp_path: Path) -> None:
 @pytest.mark.usefixtures("unpainted")
 def test_audio_table(folder: Path, tmp_path: Path) -> None:
     experiment = EXPERIMENTS["table-audio"]
-    command.run([experiment], options(folder), tmp_path / "out")
-    command.render([experiment], tmp_path / "out")
+    runner.run([experiment], options(folder), tmp_path / "out")
+    runner.render([experiment], tmp_path / "out")
     rows = {row["dataset"]: row for row in read_table(tmp_path / "out" / "table-audio.csv")}
     pairs = [n for m in ("kl_is_excess", "dr_is_excess", "is_kl_excess", "dr_kl_excess") for n in (m, f"{m}_std")]
     assert list(rows["piano_Mary"]) == ["dataset", "m", "n", *pairs, *(f"paper_{n}" for n in pairs)]
@@ -137,8 +137,8 @@ def test_audio_table(folder: Path, tmp_path: Path) -> None:
 def test_an_empty_data_folder_gives_an_empty_table_and_a_list_of_what_is_missing(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     experiments = [EXPERIMENTS[name] for name in ("table-documents", "table-audio", "mary-figure")]
-    command.run(experiments, options(tmp_path / "data"), tmp_path / "out")
-    command.render(experiments, tmp_path / "out")
+    runner.run(experiments, options(tmp_path / "data"), tmp_path / "out")
+    runner.render(experiments, tmp_path / "out")
     for name in ("table-documents", "table-audio", "mary-figure"):
         assert read_table(tmp_path / "out" / f"{name}.csv") == []
     page = (tmp_path / "out" / "reproduction.md").read_text()
@@ -147,10 +147,10 @@ def test_an_empty_data_folder_gives_an_empty_table_and_a_list_of_what_is_missing
 
 def test_changed_data_is_computed_again(folder: Path, tmp_path: Path, computed: list[str]) -> None:
     experiment = EXPERIMENTS["table-audio"]
-    command.run([experiment], options(folder, seeds=1), tmp_path / "out")
+    runner.run([experiment], options(folder, seeds=1), tmp_path / "out")
     done = len(computed)
     (folder / "audio" / "piano_Mary.wav").write_bytes((folder / "audio" / "holiday.wav").read_bytes()[:-1] + b"\1")
-    command.run([experiment], options(folder, seeds=1), tmp_path / "out")
+    runner.run([experiment], options(folder, seeds=1), tmp_path / "out")
     assert all(name.startswith("piano_Mary") for name in computed[done:])
     assert len(computed) == done + 3
 

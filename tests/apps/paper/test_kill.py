@@ -8,8 +8,9 @@ import sys
 import time
 from pathlib import Path
 
-from drnmf.apps.paper.command import EXPERIMENTS, render, run
+from drnmf.apps.paper import runner
 from drnmf.apps.paper.fits import Options
+from drnmf.apps.paper.runner import EXPERIMENTS
 
 
 def command(folder: Path, out: Path) -> list[str]:
@@ -39,6 +40,6 @@ def test_kill_and_resume(folder: Path, tmp_path: Path) -> None:
     assert {name: after[name] for name in before} == before
 
     whole = tmp_path / "whole"
-    run([EXPERIMENTS["table-audio"]], Options(folder, seeds=3, max_iter=60), whole)
-    render([EXPERIMENTS["table-audio"]], whole)
+    runner.run([EXPERIMENTS["table-audio"]], Options(folder, seeds=3, max_iter=60), whole)
+    runner.render([EXPERIMENTS["table-audio"]], whole)
     assert (out / "table-audio.csv").read_bytes() == (whole / "table-audio.csv").read_bytes()

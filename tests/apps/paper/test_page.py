@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from drnmf.apps.paper.command import EXPERIMENTS, refreshed
+from drnmf.apps.paper.runner import EXPERIMENTS, refreshed
 from drnmf.runs.read import read_table
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from drnmf.apps.audio.notes import recording_onsets
-from drnmf.apps.paper import command, datasets, mary_figure, paper, table_audio
-from drnmf.apps.paper.command import EXPERIMENTS
+from drnmf.apps.paper import datasets, mary_figure, paper, runner, table_audio
 from drnmf.apps.paper.fits import Options
+from drnmf.apps.paper.runner import EXPERIMENTS
 from drnmf.runs.read import read_table
 
 
@@ -38,8 +38,8 @@ def test_a_small_data_set_comes_near_the_paper(
     for name in names:
         (tmp_path / "data" / "documents" / name).symlink_to((real_data / "documents" / name).resolve())
     experiment = EXPERIMENTS["table-documents"]
-    command.run([experiment], Options(tmp_path / "data", max_iter=200), tmp_path / "out")
-    command.render([experiment], tmp_path / "out")
+    runner.run([experiment], Options(tmp_path / "data", max_iter=200), tmp_path / "out")
+    runner.render([experiment], tmp_path / "out")
     row = read_table(tmp_path / "out" / "table-documents.csv")[0]
     assert row["rank"] == "6"
     assert float(row["dr_kl_excess"]) == pytest.approx(float(row["dr_fro_excess"]), abs=0.5)

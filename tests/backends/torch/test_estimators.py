@@ -86,12 +86,12 @@ def test_same_trace_in_float64(name):
 @pytest.mark.skipif(not GPU, reason="needs a CUDA GPU")
 def test_kernels_of_a_fit_are_compiled_together(monkeypatch):
     """The sweep under all losses that a fit begins with names them: the first kernels bring all others with them."""
-    from drnmf.backends.torch import ahead
+    from drnmf.backends.torch import fused
 
     monkeypatch.undo()  # which compiles ahead again
     compiled = []
-    monkeypatch.setattr(ahead, "_compiled", set())
-    monkeypatch.setattr(ahead, "compile_launch", lambda launch: compiled.append(launch.options))
+    monkeypatch.setattr(fused, "_compiled", set())
+    monkeypatch.setattr(fused, "compile_launch", lambda launch: compiled.append(launch.options))
     X = torch.rand(300, 200, device="cuda") + 0.1
     DRNMF(3, betas=(0, 1), max_iter=3, tol=0, random_state=0).fit(X)
     kinds = [(one["B0"], one["COUNT"], one["WEIGHTED"], one["OWN_FIRST"]) for one in compiled]
