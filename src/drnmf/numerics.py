@@ -111,6 +111,9 @@ ROUNDING = 1e-10
 REFERENCE_ROUNDS = 5
 """How often the references of a fit are improved at most."""
 
+SADDLE_RIDGE = 1e-12
+"""Of the scale of a quadratic problem in lambda: what keeps it solvable, and what no weight is worth freeing for."""
+
 SIMPLEX_TOLERANCE = 1e-8
 """How far given weights may sum from one, or stand below zero."""
 

@@ -43,3 +43,16 @@ def test_an_entropic_step_stays_on_the_simplex_and_follows_the_direction():
     np.testing.assert_allclose(moved.sum(), 1.0)
     np.testing.assert_allclose(moved[0] / moved[1], np.e * weights[0] / weights[1])
     np.testing.assert_allclose(moved[2] / moved[1], weights[2] / weights[1])
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_a_saddle_has_no_better_direction(seed):
+    rng = np.random.default_rng(seed)
+    p = int(rng.integers(2, 12))
+    root = 10.0 ** rng.uniform(-2, 2) * rng.normal(size=(p, int(rng.integers(1, p + 2))))
+    values, bend = rng.normal(size=p), root @ root.T
+    weights = simplex.saddle(values, bend)
+    slope = values - bend @ weights
+    assert weights.min() >= 0
+    assert np.isclose(weights.sum(), 1.0)
+    assert (slope - weights @ slope).max() <= 1e-9 * max(np.ptp(values), bend.diagonal().max())

@@ -18,12 +18,13 @@ import numpy as np
 from drnmf.algorithms.acceleration import Direction, accelerated, begin_descent, descend
 from drnmf.algorithms.certificates import entry_sum
 from drnmf.algorithms.iteration import Point, Task, iterate, swept
+from drnmf.algorithms.overlap import overlap
 from drnmf.algorithms.result import Interrupted, Progress, Result, Trace
 from drnmf.algorithms.updates.base import Rule, Setup, State
 from drnmf.algorithms.weights import Policy, WeightState
 from drnmf.backends.base import Ask, Data, Descends
 from drnmf.backends.modes import Factors, Matrix, Modes
-from drnmf.losses.base import Omega, need_nonzeros_only
+from drnmf.losses.base import Omega, base_of, need_nonzeros_only
 from drnmf.numerics import (
     ALL_BUT_EXACT,
     LEAST_TRUST,
@@ -238,8 +239,9 @@ def _task_of(call: Call) -> Task:
     """Say what every iteration of a run has to know, and refuse what no run could do."""
     data, objective, constraints = call.data, call.objective, call.constraints
     rank, fixed, deferred = call.starts[0].shape[0], call.policy.constant, data.spaces[0].deferred
-    # where lambda moves, an earlier curvature is that of another mixture
-    columns = sum(data.sizes) if fixed and constraints.free else None
+    # where lambda moves, an earlier curvature is that of another mixture: of other rows, but not of other losses
+    one = len(set(map(base_of, objective.omega))) == 1
+    columns = sum(data.sizes) if (fixed or one) and constraints.free else None
     alone = len(objective.omega) == 1
     shared = (data.shares_curvature and (alone or not objective.penalties)) or (alone and rank <= NEWTON_RANK)
     rule = call.rule.under(Setup(objective.omega, rank, shared, columns, _visited(data, objective.omega)))
@@ -330,12 +332,20 @@ class Run:
             chosen = map(task.rule.chosen, reversed(self.point.states))
             self.weights = next((weights for weights in chosen if weights is not None), self.weights)
         else:
-            self.weights, self.policy_state = self.policy.step(self.weights, scaled, self.policy_state)
+            self.weights, self.policy_state = self._moved(scaled)
         self._add_row(scaled)
         watched = self.log.watched
         if not task.rule.facts.best or task.in_place or watched[-1] == self.log.lowest[-1]:
             self.best = Best(self.point.blocks, losses, self.weights, self.point.penalty)
         return watched[-1] > watched[-2] and watched[-1] > self.log.lowest[-1] * (1.0 + RESTART_RISE)
+
+    def _moved(self, scaled: Vector) -> WeightState:
+        """Where lambda goes after an iteration."""
+        if not self.policy.slopes:
+            return self.policy.step(self.weights, scaled, self.policy_state)
+        return self.policy.follow(
+            self.weights, scaled, overlap(self.task, self.point, self.weights), self.policy_state
+        )  # fmt: skip
 
     def _add_row(self, scaled: Vector) -> None:
         losses, penalty = self.point.sweep.losses, self.point.penalty

@@ -32,9 +32,11 @@ class Policy(Protocol):
     Attributes
     ----------
     constant : whether lambda never moves
+    slopes : whether it moves lambda by `follow`, and asks for how the slopes of the losses overlap
     """
 
     constant: ClassVar[bool] = False
+    slopes: ClassVar[bool] = False
 
     def init(self, p: int) -> tuple[Vector, State]:
         """Return lambda before the first iteration and a state that comes back next time.
@@ -65,6 +67,15 @@ class Policy(Protocol):
         state : any
         """
         ...
+
+    def follow(self, weights: Vector, scaled_losses: Vector, overlap: Vector, state: State) -> tuple[Vector, State]:
+        """Do the same where slopes are asked for.
+
+        Parameters
+        ----------
+        overlap : (p, p), by how much a step under one weight lowers each scaled loss (`algorithms.overlap`)
+        """
+        return self.step(weights, scaled_losses, state)
 
 
 @dataclass(frozen=True)
@@ -182,6 +193,31 @@ class Reactive(Policy):
 
 
 _LARGEST_MOVE = 3.0  # of a log-weight in one iteration
+
+
+@dataclass(frozen=True)
+class Level(Policy):
+    """The lambda under which the next step of H is to bring all losses to one level.
+
+    With A the overlap of their slopes that is max over lambda of lambda'Dbar - share/2 lambda'A lambda, the dual of the
+    min-max problem of the linear models of the losses: where H stands still, so does lambda, with equal losses.
+
+    share : how much more than one step of H the losses answer to lambda, because W follows. A smaller one overshoots
+    """
+
+    share: float = 2.0
+
+    slopes: ClassVar[bool] = True
+
+    def init(self, p: int) -> tuple[Vector, int]:
+        return simplex.uniform(p), 0
+
+    def step(self, weights: Vector, scaled_losses: Vector, state: int) -> tuple[Vector, int]:
+        return weights, state
+
+    def follow(self, weights: Vector, scaled_losses: Vector, overlap: Vector, state: int) -> tuple[Vector, int]:
+        floored = np.maximum(simplex.saddle(scaled_losses, self.share * overlap), WEIGHT_FLOOR)
+        return floored / floored.sum(), state
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from drnmf.numerics import SIMPLEX_TOLERANCE, Vector, as_vector
+from drnmf.numerics import SADDLE_RIDGE, SIMPLEX_TOLERANCE, Vector, as_vector
 
 
 def uniform(p: int) -> Vector:
@@ -49,6 +49,49 @@ def entropy_step(weights: Vector, direction: Vector) -> Vector:
     """lambda_b exp(direction_b), normalised: one entropic mirror ascent step."""
     raised = weights * np.exp(direction - direction.max())
     return raised / raised.sum()
+
+
+def saddle(values: Vector, bend: Vector) -> Vector:
+    """Maximise <lambda, values> - 1/2 lambda' bend lambda over the simplex, by an active set.
+
+    Parameters
+    ----------
+    values : (p,)
+    bend : (p, p), symmetric and positive semidefinite
+
+    Examples
+    --------
+    >>> saddle(np.array([3.0, 1.0]), np.eye(2))
+    array([1., 0.])
+    >>> saddle(np.array([1.0, 1.0]), np.diag([1.0, 3.0]))
+    array([0.75, 0.25])
+    """
+    p, scale = values.size, max(float(np.ptp(values)), float(bend.diagonal().max()))
+    weights, system, given = uniform(p), np.ones((p + 1, p + 1)), np.ones(p + 1)
+    if not (np.isfinite(scale) and scale > 0):
+        return weights
+    values, bend = (values - values.mean()) / scale, bend / scale + SADDLE_RIDGE * np.eye(p)
+    system[:p, :p], system[p, p], given[:p] = bend, 0.0, values
+    free = np.ones(p, dtype=bool)
+    for _ in range(10 * p):
+        k = np.flatnonzero(free)
+        kept = np.append(k, p)
+        *best, level = np.linalg.solve(system[kept[:, None], kept], given[kept])
+        moved = np.zeros(p)
+        moved[k] = best
+        falling = k[moved[k] < 0]
+        if falling.size:  # only as far as the first weight that vanishes
+            ratios = weights[falling] / (weights[falling] - moved[falling])
+            weights = np.maximum(weights + float(ratios.min()) * (moved - weights), 0.0)
+            weights[falling[np.argmin(ratios)]] = 0.0
+            free = free & (weights > 0)
+            continue
+        weights = moved
+        rises = np.where(free, -np.inf, values - bend @ weights - level)
+        if rises.max() <= SADDLE_RIDGE:
+            break
+        free[np.argmax(rises)] = True
+    return weights / weights.sum()
 
 
 def check_weights(weights: ArrayLike, p: int) -> Vector:

@@ -18,7 +18,7 @@ from drnmf.algorithms.result import Result
 from drnmf.algorithms.updates.hals import HALS
 from drnmf.algorithms.updates.minimax import Minimax
 from drnmf.algorithms.updates.newton import Newton
-from drnmf.algorithms.weights import ByRule, Fixed, Reactive
+from drnmf.algorithms.weights import POLICIES, ByRule, Fixed, Level, Reactive
 from drnmf.backends.base import Data, losses_of
 from drnmf.backends.parted import Parted, row_losses
 from drnmf.losses.base import Omega, base_of
@@ -40,6 +40,13 @@ QUICK_GAIN = 3.0
 """How much more lambda answers to changes than to distances where steps of second order follow it at once."""
 SWING = 20
 """Iterations over which the lowest maximum between groups has to stay, at least: it may swing for ten."""
+PART_LEVEL = 1e-3
+"""Where fits of a part alone and the run under all of them stop, relative decrease over the window: local minima of a
+part differ by more."""
+STILL = 5
+"""The same where lambda follows slopes: the maximum falls nearly steadily."""
+MOST_LEVELLED = 64
+"""Objectives, up to which lambda follows their slopes: these overlap in as many squared numbers."""
 LEAST_ANSWER = 0.05
 """Of the policy's own step, where next to no regret is left."""
 MOST_FROM_STARTS = 4
@@ -82,13 +89,19 @@ def part_errors(data: Data, division: Division, alone: list[Problem], plain: lis
         for start in begins
     ]
     runner.budget.expect(len(asked))
-    runs = solve(asked, alone_at.near() if near else alone_at)
+    runs = solve(asked, _to_level(alone_at) if near else alone_at)
     found = np.array([run.losses[0] for run in runs]).reshape(-1, len(begins)).min(axis=1)
     for run in plain:
         pairs = zip(division.places, alone, strict=True)
         points = [(one, _within(data, (run.W, run.H), one, at, division.across)) for at, one in pairs]
         found = np.minimum(found, np.concatenate([losses_of(one.data, W, H, one.omega) for one, (W, H) in points]))
     return found
+
+
+def _to_level(runner: Runner) -> Runner:
+    """Return the same for runs near a solution that stop where regrets are told apart no further (PART_LEVEL)."""
+    tol = max(runner.budget.control.tol, runner.reference_tol)
+    return replace(runner.near(), coarser=max(runner.coarser, PART_LEVEL / tol)) if tol > 0 else runner.near()
 
 
 def _within(data: Data, start: Start, part: Problem, at: NDArray[np.intp], across: bool) -> Start:
@@ -159,10 +172,19 @@ def _answering(whole: Problem, plain: Result, runner: Runner) -> Runner:
     ratio = min(max(float(found.max()) / float(levels.max()), LEAST_ANSWER), 1.0)
     stop = {"tol": max(tol, runner.reference_tol / ratio), "gaps": False, "window": SWING, "fraction": HALS_WINDOW}
     stop |= {"least": 0.0}  # which is of a loss, and not of a regret
+    if policy == POLICIES["auto"] and _levels(whole, runner):
+        return replace(runner, policy=Level(), stop=stop | {"window": STILL, "tol": max(tol, PART_LEVEL)})
     if isinstance(policy, Reactive):
         gain = QUICK_GAIN if isinstance(runner.rule, Newton | HALS) else policy.gain
         policy = replace(policy, eta=ratio * policy.eta, gain=gain)
     return replace(runner, policy=policy, stop=stop)
+
+
+def _levels(whole: Problem, runner: Runner) -> bool:
+    """Whether lambda may follow slopes: those of H say all where parts are groups of rows and nothing else counts."""
+    across = any(piece.across for piece in whole.data.pieces) if isinstance(whole.data, Parted) else True
+    second = isinstance(runner.rule, Newton | HALS)
+    return second and not (across or whole.penalties) and whole.constraints.free and len(whole.omega) <= MOST_LEVELLED
 
 
 def _scaled(problem: Problem, division: Division, alone: list[Problem], scale: str, errors: Vector) -> Problem:
@@ -201,17 +223,19 @@ def _plain(problem: Problem, runner: Runner) -> list[Result]:
     return run_improving(problem, runner.starts, found, runner)[0]
 
 
-def _descended(whole: Problem, starts: list[Start], runner: Runner) -> list[Result]:
-    """Take steps that never raise the maximum from every start."""
+def _descended(whole: Problem, starts: list[Start], runner: Runner, weights: Vector | None = None) -> list[Result]:
+    """Take steps that never raise the maximum from every start; the first one looks for lambda near some weights."""
     runner.budget.expect(len(starts))
     steps = min(max(STEPS // len(whole.omega), FEWEST), runner.budget.control.max_iter)
     chooses = replace(runner, rule=Minimax(), policy=ByRule())
-    return solve([whole.begun(start) for start in starts], chooses, max_iter=steps)
+    first = None if weights is None else (weights, 0)
+    return solve([replace(whole.begun(start), weight_state=first) for start in starts], chooses, max_iter=steps)
 
 
 def _finished(whole: Problem, best: Result, runner: Runner) -> Result:
     """Finish the best point, until a step gains next to nothing: each costs several of the run before."""
-    (last,) = _descended(whole, [(best.W, best.H)], replace(runner, stop=runner.stop | {"window": 1, "fraction": 0.0}))
+    once = replace(runner, stop=runner.stop | {"window": 1, "fraction": 0.0})
+    (last,) = _descended(whole, [(best.W, best.H)], once, best.weights)
     if last.objective > best.objective:
         return best
     return replace(best.then(last), converged=best.converged, reason=best.reason)

@@ -113,8 +113,9 @@ def solve_dual(F: Array, parts: Parts, guess: Vector | None = None) -> tuple[Vec
     elif p == 2:
         _bisect(evaluate)
     else:
-        start = simplex.uniform(p) if guess is None else 0.99 * guess + 0.01 / p
-        _ascend(evaluate, start)
+        if guess is None:  # the lambda that the run begins with
+            guess = parts.coefficients * references / float(parts.coefficients @ references)
+        _ascend(evaluate, 0.99 * guess + 0.01 / p)
     bound, weights, t = best[0]
     return None if p > 1 and parts.penalties is None and _each_alone(parts) else weights, t, bound
 

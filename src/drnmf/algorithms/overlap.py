@@ -1,0 +1,73 @@
+r"""How the slopes of several objectives overlap in the block that moves next: what lambda does to each of them.
+
+A step of second order under the weights lambda goes to :math:`-Q^{-1} \sum_o \lambda_o g_o`, with g_o the slope of
+objective o, so that each of them changes by
+
+.. math:: -(A \lambda)_o, \qquad A_{op} = \sum_j g_{oj}' Q_j^{-1} g_{pj}
+
+to first order. Q_j is taken as D_j C D_j (`algorithms.correlation`): D_j^2 is the diagonal of the curvature of a
+column, where there is one, and C the mean of what remains. Entries that the bound holds back have no slope.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from drnmf.algorithms.iteration import Point, Task
+from drnmf.algorithms.updates.steps import packed_product, triangle_rows
+from drnmf.backends.base import Sweep
+from drnmf.numerics import Array, Vector, as_float64
+
+_HELD = 10.0
+"""Times the floor: entries below it are held back where their slope is positive."""
+_RIDGE = 1e-9
+"""Added to the diagonal of C, which components that are alike leave singular."""
+
+
+def overlap(task: Task, point: Point, weights: Vector) -> Vector:
+    """Compute A, (p, p), at a point whose sweep has the parts of every objective on its own."""
+    objective, space, c = task.objective, task.data.spaces[0], weights / task.objective.references
+    F, (N, P, Q) = as_float64(space.get(point.blocks[0])), _on_host(point, task)
+    p, r = len(weights), len(F)
+    if len(P) == 0:  # beta = 2 throughout
+        P = point.sweep.gram @ F
+    slopes = P - N
+    held = (_HELD * task.floors[0] >= F) & (np.tensordot(c, slopes, 1) > 0)
+    sizes, C = _curvature(F, P, Q, point.sweep, c)
+    if Q is not None:
+        sizes = sizes * np.sqrt(float((F * np.tensordot(c, P, 1)).sum()) / float((F * packed_product(Q, F)).sum()))
+    slopes *= np.where(held, 0.0, _inverse(sizes))
+    half = np.linalg.inv(np.linalg.cholesky(C + _RIDGE * np.eye(r)))
+    steps = (half @ slopes).reshape(p, -1) / objective.references[:, None]
+    A: Vector = steps @ steps.T
+    return A
+
+
+def _on_host(point: Point, task: Task) -> tuple[Array, Array, Array | None]:
+    """N, P and Q of the sweep, in float64."""
+    sweep, space = point.sweep, task.data.spaces[0]
+    found = getattr(point.states[0], "Q", None) if sweep.Q is None else sweep.Q
+    Q = None if found is None else as_float64(space.get(found))
+    return as_float64(space.get(sweep.N)), as_float64(space.get(sweep.P)), Q
+
+
+def _curvature(F: Array, P: Array, Q: Array | None, sweep: Sweep, c: Vector) -> tuple[Array, Array]:
+    """D, (r, n) or (r, 1), and C, (r, r)."""
+    r = len(F)
+    if Q is not None:
+        rows = triangle_rows(r)
+        sizes = np.sqrt(Q[[row[k] for k, row in enumerate(rows)]])
+        relative = _inverse(sizes)
+        C = np.array([(Q[row] * relative * relative[k]).mean(1) for k, row in enumerate(rows)])
+    elif len(sweep.P) == 0:
+        gram = np.tensordot(c, sweep.gram, 1)
+        sizes = np.sqrt(gram.diagonal())[:, None]
+        C = gram * _inverse(sizes) * _inverse(sizes).T
+    else:
+        return np.sqrt(np.tensordot(c, P, 1) / F), np.eye(r)
+    return sizes, C + np.diag(np.where(C.diagonal() > 0, 0.0, 1.0))
+
+
+def _inverse(sizes: Array) -> Array:
+    """1 / D, zero where nothing bends: a component that has vanished does not move."""
+    return 1.0 / np.where(sizes > 0, sizes, np.inf)
