@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from drnmf.algorithms.updates.table import RULES
 
 from drnmf.algorithms.iteration import Task, swept
 from drnmf.algorithms.loop import Control
 from drnmf.algorithms.overlap import overlap
+from drnmf.algorithms.updates import RULES
 from drnmf.algorithms.updates.newton import Newton
 from drnmf.algorithms.weights import POLICIES, Level
 from drnmf.backends.base import in_unit, losses_of
