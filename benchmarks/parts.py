@@ -47,10 +47,11 @@ def models(X, beta, seed):
 
 
 def iterations(X, beta, seed):
-    """Return the same as runs of so many iterations under all groups, and under none."""
+    """Return the same as runs of so many iterations under all groups, as fits make them, and under none."""
     from dataclasses import replace
 
     from drnmf.algorithms.loop import Control
+    from drnmf.algorithms.weights import Fixed, Level
     from drnmf.backends.base import in_unit
     from drnmf.backends.open import open_data
     from drnmf.losses.names import as_losses
@@ -70,13 +71,13 @@ def iterations(X, beta, seed):
     rng = np.random.default_rng(seed)
     start = rng.uniform(0.5, 1.0, (1000, RANK)), rng.uniform(0.5, 1.0, (RANK, 600))
     cases = {
-        "plain": (problem.alone(problem.omega[0]), "fixed"),
-        "ten groups": (parted(problem, division, alone, parts), "auto"),
+        "plain": (problem.alone(problem.omega[0]), Fixed()),
+        "ten groups": (parted(problem, division, alone, parts), Level()),
     }
 
     def run(name, most):
         one, policy = cases[name]
-        runner = Runner.of("auto", policy)
+        runner = Runner.of("auto", policy).near()
         runner = replace(runner, budget=Budget(Control(max_iter=most, tol=0.0), runs=1))
         return solve([one.begun(tuple(F.copy() for F in start))], runner)
 

@@ -11,11 +11,12 @@ column, where there is one, and C the mean of what remains. Entries that the bou
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from drnmf.algorithms.iteration import Point, Task
 from drnmf.algorithms.updates.steps import packed_product, triangle_rows
-from drnmf.backends.base import Sweep
 from drnmf.numerics import Array, Vector, as_float64
 
 _HELD = 10.0
@@ -27,31 +28,35 @@ _RIDGE = 1e-9
 def overlap(task: Task, point: Point, weights: Vector) -> Vector:
     """Compute A, (p, p), at a point whose sweep has the parts of every objective on its own."""
     objective, space, c = task.objective, task.data.spaces[0], weights / task.objective.references
-    F, (N, P, Q) = as_float64(space.get(point.blocks[0])), _on_host(point, task)
+    F, (N, P, Q, gram) = as_float64(space.get(point.blocks[0])), _on_host(point, task)
     p, r = len(weights), len(F)
     if len(P) == 0:  # beta = 2 throughout
-        P = point.sweep.gram @ F
+        P = gram @ F
     slopes = P - N
     held = (_HELD * task.floors[0] >= F) & (np.tensordot(c, slopes, 1) > 0)
-    sizes, C = _curvature(F, P, Q, point.sweep, c)
-    if Q is not None:
-        sizes = sizes * np.sqrt(float((F * np.tensordot(c, P, 1)).sum()) / float((F * packed_product(Q, F)).sum()))
-    slopes *= np.where(held, 0.0, _inverse(sizes))
+    with np.errstate(all="ignore"):  # beyond the range of floats no lambda is better than another
+        sizes, C = _curvature(F, P, Q, gram, c)
+        if Q is not None:  # which may be of an earlier lambda: its length is that of F'QF = F'P
+            sizes = sizes * np.sqrt((F * np.tensordot(c, P, 1)).sum() / (F * packed_product(Q, F)).sum())
+        slopes *= np.where(held, 0.0, _inverse(sizes))
+    if not np.isfinite(C).all():
+        return np.full((p, p), np.nan)
     half = np.linalg.inv(np.linalg.cholesky(C + _RIDGE * np.eye(r)))
     steps = (half @ slopes).reshape(p, -1) / objective.references[:, None]
     A: Vector = steps @ steps.T
     return A
 
 
-def _on_host(point: Point, task: Task) -> tuple[Array, Array, Array | None]:
-    """N, P and Q of the sweep, in float64."""
-    sweep, space = point.sweep, task.data.spaces[0]
-    found = getattr(point.states[0], "Q", None) if sweep.Q is None else sweep.Q
-    Q = None if found is None else as_float64(space.get(found))
-    return as_float64(space.get(sweep.N)), as_float64(space.get(sweep.P)), Q
+def _on_host(point: Point, task: Task) -> tuple[Any, Any, Any, Any]:
+    """N, P, Q, which may be an earlier one that the next step takes again, and the Gram matrices, in float64."""
+    sweep, get = point.sweep, task.data.spaces[0].get
+    Q = getattr(point.states[0], "Q", None) if sweep.Q is None else sweep.Q
+    gram = sweep.gram if len(sweep.P) == 0 else None
+    N, P, Q, gram = (None if part is None else as_float64(get(part)) for part in (sweep.N, sweep.P, Q, gram))
+    return N, P, Q, gram
 
 
-def _curvature(F: Array, P: Array, Q: Array | None, sweep: Sweep, c: Vector) -> tuple[Array, Array]:
+def _curvature(F: Array, P: Array, Q: Array | None, gram: Array | None, c: Vector) -> tuple[Array, Array]:
     """D, (r, n) or (r, 1), and C, (r, r)."""
     r = len(F)
     if Q is not None:
@@ -59,10 +64,10 @@ def _curvature(F: Array, P: Array, Q: Array | None, sweep: Sweep, c: Vector) -> 
         sizes = np.sqrt(Q[[row[k] for k, row in enumerate(rows)]])
         relative = _inverse(sizes)
         C = np.array([(Q[row] * relative * relative[k]).mean(1) for k, row in enumerate(rows)])
-    elif len(sweep.P) == 0:
-        gram = np.tensordot(c, sweep.gram, 1)
-        sizes = np.sqrt(gram.diagonal())[:, None]
-        C = gram * _inverse(sizes) * _inverse(sizes).T
+    elif gram is not None:
+        whole = np.tensordot(c, gram, 1)
+        sizes = np.sqrt(whole.diagonal())[:, None]
+        C = whole * _inverse(sizes) * _inverse(sizes).T
     else:
         return np.sqrt(np.tensordot(c, P, 1) / F), np.eye(r)
     return sizes, C + np.diag(np.where(C.diagonal() > 0, 0.0, 1.0))

@@ -59,16 +59,22 @@ def saddle(values: Vector, bend: Vector) -> Vector:
     values : (p,)
     bend : (p, p), symmetric and positive semidefinite
 
+    Returns
+    -------
+    weights : (p,); equal ones where nothing is told
+
     Examples
     --------
     >>> saddle(np.array([3.0, 1.0]), np.eye(2))
     array([1., 0.])
     >>> saddle(np.array([1.0, 1.0]), np.diag([1.0, 3.0]))
     array([0.75, 0.25])
+    >>> saddle(np.ones(2), np.full((2, 2), np.nan))
+    array([0.5, 0.5])
     """
     p, scale = values.size, max(float(np.ptp(values)), float(bend.diagonal().max()))
     weights, system, given = uniform(p), np.ones((p + 1, p + 1)), np.ones(p + 1)
-    if not (np.isfinite(scale) and scale > 0):
+    if not (np.isfinite(values).all() and np.isfinite(bend).all() and scale > 0):
         return weights
     values, bend = (values - values.mean()) / scale, bend / scale + SADDLE_RIDGE * np.eye(p)
     system[:p, :p], system[p, p], given[:p] = bend, 0.0, values

@@ -1,7 +1,8 @@
 """Parts of X in the maximum, in numbers: groups, spoiled images, tables side by side, outlying entries.
 
 Groups: ortho1 of "Fairer NMF" (arXiv 2411.09847), the largest regret over its two groups, with e_g by its procedure,
-the mean of five fits of a group alone. Faces: 400 images of 40 people, k-means on rows of W of unit length.
+the mean of five fits of a group alone by multiplicative steps. Faces: 400 images of 40 people, k-means on rows of W of
+unit length.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from pathlib import Path
 import numpy as np
 from sklearn.cluster import KMeans
 
+from drnmf.algorithms.result import Progress
 from drnmf.apps.paper.experiment import Experiment, Row, markdown, show, write_csv
 from drnmf.apps.paper.fits import Facts, Lookup, Options, Plan, Results, Saved, Unit
 from drnmf.apps.text.topics import clustering_accuracy
@@ -35,13 +37,27 @@ STARTS, ALONE = 10, 5
 
 
 def _errors_alone(X: Vector, groups: Vector, rank: int, seed: int) -> list[float]:
-    """e_g of every group as the published procedure has it."""
-    errors = []
+    """e_g of every group as the published procedure has it: multiplicative steps, which stop soon."""
+    rng, errors = np.random.default_rng(seed), []
     for group in np.unique(groups):
         own = X[groups == group]
-        fits = [BetaNMF(rank, beta=2, init="random", random_state=ALONE * seed + k).fit(own) for k in range(ALONE)]
-        errors.append(0.5 * float(np.mean([np.sqrt(2.0 * fit.losses_[0]) for fit in fits])) ** 2)
+        fits = [_multiplicative_error(own, rng.random((len(own), rank)), rng.random((rank, X.shape[1])))
+                for _ in range(ALONE)]  # fmt: skip
+        errors.append(0.5 * float(np.mean(fits)) ** 2)
     return errors
+
+
+def _multiplicative_error(X: Vector, W: Vector, H: Vector) -> float:
+    """The distance of X from a fit that ends once a step changes it by less than 1e-4 of itself, or it vanishes."""
+    least, errors = 1e-6 * float(np.linalg.norm(X)), [np.inf]
+
+    def over(progress: Progress) -> bool:
+        errors.append(float(np.sqrt(2.0 * progress.losses[0])))
+        return errors[-1] <= least or abs(errors[-2] - errors[-1]) < 1e-4 * errors[-1]
+
+    solver = Solver(update="mu", callback=over)
+    BetaNMF(W.shape[1], beta=2, init="custom", tol=0, max_iter=10_000, solver=solver).fit(X, W=W, H=H)
+    return errors[-1]
 
 
 def _least_regret(X: Vector, groups: Vector, rank: int, seed: int) -> float:
