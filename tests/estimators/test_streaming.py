@@ -406,7 +406,8 @@ def test_a_heavy_row_that_comes_again_is_known_and_stays_what_it_is(given: Any, 
     model = BetaNMF(6, beta=2, random_state=0).fit_stream([given(part) for part in batches(X, 40)], passes=2)
     heavy = model.stream_.followers[0].heavy
     found = heavy.matrix(X.shape[1]).toarray() / model.stream_.scale
-    assert len(np.unique(found, axis=0)) == len(found) == 12
+    assert len(np.unique(found, axis=0)) == len(found)
+    assert 6 < len(found) <= 24
     assert all((row == X).all(axis=1).any() for row in found)
     np.testing.assert_allclose(heavy.shares, 1.0 / len(X))
     model.save(tmp_path / "model.npz")

@@ -19,7 +19,10 @@ from drnmf.numerics import Array, Indices, Vector
 HEAVY = 8.0
 """How many times the mean of its batch the squares of a row are that is worth keeping."""
 
-OF_A_COMPONENT = 2
+ROUNDING = 1e-9
+"""By how much the squares of one row may differ, added up in another order."""
+
+OF_A_COMPONENT = 4
 """Rows that are kept for each component, at most."""
 
 
@@ -76,15 +79,18 @@ def gathered(heavy: Heavy, data: Data, weights: Any, share: float, rank: int) ->
         own = data.T.starts.squared_norms()
         weights = np.broadcast_to(weights, own.shape)
         most, sizes = OF_A_COMPONENT * rank, own * weights
-    least = heavy.squares.min() if len(heavy.rows) == most else 0.0
-    some = np.flatnonzero((sizes > HEAVY * sizes.mean()) & (own >= least))
-    rows, squares = [*heavy.rows], [*heavy.squares]
-    shares, at = [*((1.0 - share) * heavy.shares)], [-1] * len(rows)
+    faded, full = (1.0 - share) * heavy.shares, len(heavy.rows) == most
+    again, enough = (heavy.squares.min(), (heavy.squares * faded).min()) if full else (0.0, 0.0)
+    entering = (own >= again) | (sizes * (share / len(own)) > enough)  # one that is kept already, or could be
+    some = np.flatnonzero((sizes > HEAVY * sizes.mean()) & entering)
+    rows, squares, own = [*heavy.rows], heavy.squares.tolist(), own.tolist()
+    shares, at = faded.tolist(), [-1] * len(rows)
     for i in some[np.argsort(-sizes[some], kind="stable")][:most].tolist():
         x = data.T.starts.column(i)
         columns = np.flatnonzero(x)
         values = x[columns].astype(data.dtype)
-        same = (k for k, row in enumerate(rows) if at[k] < 0 and all(map(np.array_equal, row, (columns, values))))
+        near = [k for k in range(len(rows)) if at[k] < 0 and abs(squares[k] - own[i]) <= ROUNDING * own[i]]
+        same = (k for k in near if all(map(np.array_equal, rows[k], (columns, values))))
         k = next(same, len(rows))
         if k == len(rows):
             rows, squares, shares, at = [*rows, (columns, values)], [*squares, own[i]], [*shares, 0.0], [*at, -1]
