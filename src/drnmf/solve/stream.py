@@ -497,7 +497,8 @@ def _met(
     seen = state.rows + rows + (state.made_of if one.start is not None else 0)
     share = share_of(rows, seen, forget, FADE if one.curved else BOUNDS_FADE) if seen > rows else 1.0
     spread = 0.0 if one.curved or (again and state.batches) else r / (r + seen)
-    heavy = _meeting(one, data, share, share_of(rows, seen, forget, 1.0)) if _quadratic(omega) else None
+    alone = _quadratic(omega) and len(state.weights) == 1  # losses that are compared are of models that forget alike
+    heavy = _meeting(one, data, share, share_of(rows, seen, forget, 1.0)) if alone else None
     steps = FIRST_SHARED if _quadratic(omega) else FIRST_STEPS
     return Batch(data, omega, share, max(1, steps // (seen // rows)), one.curved, spread, heavy=heavy, **given)
 
