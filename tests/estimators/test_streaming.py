@@ -382,3 +382,37 @@ def test_every_pass_goes_through_the_same_batches() -> None:
 def test_a_start_of_zeros_is_raised_to_the_floor() -> None:
     model = BetaNMF(2, init="custom", random_state=0).partial_fit(counts(50), H=np.zeros((2, 15)))
     assert np.isfinite(model.mean_row_).all()
+
+
+def of_all_sizes(seed: int, rows: int = 800, columns: int = 120) -> Any:
+    """Counts of rows of which the heaviest few are most of the squares."""
+    rng = np.random.default_rng(seed)
+    W, H = rng.gamma(0.2, 1.0, (rows, 6)), rng.gamma(0.2, 1.0, (6, columns))
+    return rng.poisson(2.0 * rng.lognormal(0.0, 1.5, (rows, 1)) * (W @ H)).astype(float)
+
+
+def test_the_heaviest_rows_do_not_fade() -> None:
+    over = []
+    for seed in range(4):
+        X = of_all_sizes(seed)
+        whole = BetaNMF(6, beta=2, random_state=0, max_iter=300).fit(X)
+        model = BetaNMF(6, beta=2, random_state=0).fit_stream(batches(X, 40))
+        over.append(loss_of(model, X)[0] / whole.losses_[0])
+    assert np.median(over) < 1.1
+
+
+@pytest.mark.parametrize("given", [np.asarray, sp.csr_array], ids=["dense", "sparse"])
+def test_a_heavy_row_that_comes_again_is_known_and_stays_what_it_is(given: Any, tmp_path: Any) -> None:
+    X = of_all_sizes(0)
+    model = BetaNMF(6, beta=2, random_state=0).fit_stream([given(part) for part in batches(X, 40)], passes=2)
+    heavy = model.stream_.followers[0].heavy
+    found = heavy.matrix(X.shape[1]).toarray() / model.stream_.scale
+    assert len(np.unique(found, axis=0)) == len(found)
+    assert 6 < len(found) <= 24
+    assert all((row == X).all(axis=1).any() for row in found)
+    np.testing.assert_allclose(heavy.shares, 1.0 / len(X))
+    model.save(tmp_path / "model.npz")
+    other = load(tmp_path / "model.npz")
+    for one in (model, other):
+        one.partial_fit(given(X[:40])).partial_fit(given(X[40:80]))
+    np.testing.assert_array_equal(other.components_, model.components_)

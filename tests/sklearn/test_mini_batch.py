@@ -170,3 +170,24 @@ def test_one_factor_alone_is_a_start(batch_size):
     for given in ({"H": rng.uniform(size=(4, 20))}, {"W": rng.uniform(size=(300, 4))}):
         model = MiniBatchNMF(4, batch_size=batch_size, init="custom", max_iter=50).fit(X, **given)
         assert model.reconstruction_err_ < 0.2 * np.linalg.norm(X)
+
+
+def test_the_first_batch_does_not_forget_a_start_that_was_made_of_all_rows():
+    rng, seen = np.random.default_rng(0), []
+    sizes, W, H = rng.lognormal(0, 1.5, (600, 1)), rng.gamma(0.2, 1.0, (600, 6)), rng.gamma(0.2, 1.0, (6, 200))
+    X = rng.poisson(2 * sizes * (W @ H)) + 0.0
+
+    class Noted(MiniBatchNMF):
+        def _minibatch_step(self, X, W, H, update_H):
+            seen.append(H.copy())
+            return super()._minibatch_step(X, W, H, update_H)
+
+    model = Noted(6, batch_size=60, random_state=0, max_iter=3).fit(X)
+
+    def loss(H):
+        model.components_ = H
+        return objective(model, X, 0, 0, 2)
+
+    start, first, last = loss(seen[0]), loss(seen[1]), loss(seen[-1])
+    assert first < 1.05 * start
+    assert last < 0.8 * start

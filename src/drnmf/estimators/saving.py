@@ -26,6 +26,7 @@ from drnmf.problem.device import as_numpy
 from drnmf.selection.alpha import AlphaPath
 from drnmf.selection.growth import Growth
 from drnmf.selection.noise import NoiseProfile
+from drnmf.solve.heavy import Heavy
 from drnmf.solve.references import check_references
 from drnmf.solve.stream import Follower, StreamState, Sums
 from drnmf.solve.tables import Table
@@ -51,7 +52,10 @@ _ROWS = ("row_weights_", "row_references_")
 _SOLVER = "solver."
 """What the parameters of a solver, and their arrays, are stored by."""
 _COVERAGE = tuple(Coverage.__dataclass_fields__)
-_TYPES = TYPES | {name_of(kind): kind for kind in (Interval, NoiseProfile, StreamState, Follower, Sums, Growth, Table)}
+_KINDS = (Interval, NoiseProfile, StreamState, Follower, Sums, Heavy, Growth, Table)
+_TYPES = TYPES | {
+    name_of(kind): kind for kind in (Interval, NoiseProfile, StreamState, Follower, Sums, Heavy, Growth, Table)
+}
 
 
 def save(model: BaseEstimator, path: str | os.PathLike[str]) -> None:

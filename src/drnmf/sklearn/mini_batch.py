@@ -177,6 +177,16 @@ class MiniBatchNMF(Translated, Shares, decomposition.MiniBatchNMF):  # type: ign
         self._state: StreamState | None = None
         self._rows, self._next = X.shape[0], 0
         self._costs: list[float] = []
+        self._made_of: tuple[Array, int] | None = None
+
+    def _check_w_h(self, X: Any, W: Any, H: Any, update_H: bool) -> Any:
+        """Make the start; what the singular vectors of all rows say is not for the first batch to forget."""
+        W, H = super()._check_w_h(X, W, H, update_H)
+        init = self.init or ("nndsvda" if self._n_components <= min(X.shape) else "random")
+        if X.shape[0] > self._batch_size and init.startswith("nndsvd"):
+            rows = np.ones(1) if self._weights is None else self._weights[:, None]
+            self._made_of = (rows * W).T.astype(np.float64) @ W / X.shape[0], X.shape[0]
+        return W, H
 
     def _in_batches(self, X: Any, W: Any, H: Any) -> tuple[Array, Array, int, int]:
         self._checked(X)
@@ -193,7 +203,7 @@ class MiniBatchNMF(Translated, Shares, decomposition.MiniBatchNMF):  # type: ign
         forget, weights = stream.half_life(self._batch_size, self._rho), None
         if self._weights is not None:
             self._next, weights = rows.stop % self._rows, self._weights[rows]
-        step = stream.take(self._state, X, first, H, settings, forget, weights)
+        step = stream.take(self._state, X, first, H, settings, forget, weights, self._made_of)
         self._state, H[:] = step.state, step.H
         if W is not None:
             W[:] = step.W

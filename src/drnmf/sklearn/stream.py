@@ -41,7 +41,14 @@ class Step:
 
 
 def take(
-    state: StreamState | None, X: Any, W: Any, H: Any, settings: Settings, forget: float | None, rows: Vector | None
+    state: StreamState | None,
+    X: Any,
+    W: Any,
+    H: Any,
+    settings: Settings,
+    forget: float | None,
+    rows: Vector | None,
+    made_of: tuple[Vector, int] | None = None,
 ) -> Step:
     """Take a batch of rows into account.
 
@@ -52,13 +59,16 @@ def take(
     W : where the search for its W begins, None where that is not known
     forget : the half-life of rows; None where they fade as slowly as they may
     rows : the weight of each, None where each counts once
+    made_of : W'W of all rows over their number, and that, where H was made of them
     """
     data = _opened(X, settings, state, rows)
     units, policy = Units(data.scale, np.ones(1)), Fixed()
     omega = units.omega((Beta(settings.beta),))
     floor = factor_floor(data.mean, H.shape[0])
     if state is None:
-        state = begin(data, np.maximum(H * units.right, floor).astype(data.dtype), policy, omega, np.ones(1))
+        gram, seen = (None, 0) if made_of is None else (made_of[0] * units.left**2, made_of[1])
+        first = np.maximum(H * units.right, floor).astype(data.dtype)
+        state = begin(data, first, policy, omega, np.ones(1), gram, seen)
     of_a_row = Penalties(settings.penalties, Setting((1, data.shape[1]), state.mean))
     warm = () if W is None else (np.maximum(W.T * units.left, floor).astype(data.dtype),)
     with single_blas():

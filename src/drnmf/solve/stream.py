@@ -29,16 +29,28 @@ from drnmf.algorithms.updates.roots import NO_SLOTS, joined_slots, positive_root
 from drnmf.algorithms.updates.steps import packed, packed_product, quadratic_step, shared_step
 from drnmf.algorithms.weights import Fixed, Policy
 from drnmf.backends.base import Ask, Data, losses_of
+from drnmf.backends.open import opened_beside
 from drnmf.backends.weighted import taken_apart
 from drnmf.losses.base import Loss, Omega
 from drnmf.losses.beta import Beta
-from drnmf.numerics import LARGEST_KEPT, NEWTON_PASSES, NEWTON_RANK, Array, Vector, beside, factor_floor, namespace
+from drnmf.numerics import (
+    LARGEST_KEPT,
+    NEWTON_PASSES,
+    NEWTON_RANK,
+    Array,
+    Indices,
+    Vector,
+    beside,
+    factor_floor,
+    namespace,
+)
 from drnmf.objective.objective import Objective, complementarity_gap
 from drnmf.objective.penalty import NONE, Bound, Penalties, per_component
 from drnmf.objective.simplex import vertex
 from drnmf.problem.device import as_numpy
 from drnmf.problem.problem import point_of
 from drnmf.solve.encode import encode, level_of
+from drnmf.solve.heavy import Heavy, gathered
 
 FADE, BOUNDS_FADE = 0.7, 0.4
 """Batch number t has a share of t^-FADE in quadratic models and of t^-BOUNDS_FADE in bounds and in means of losses.
@@ -47,8 +59,9 @@ With 1 all would count alike, and what the first say, made at a poor H, would ho
 FIRST_FIT, FIRST_TOLERANCE = 100, 1e-4
 """Most iterations of the fit of the first batch, and when it stops."""
 
-FIRST_STEPS = 10
-"""Steps of H for the first batch: number t has these over t, and at least one."""
+FIRST_STEPS, FIRST_SHARED = 10, 5
+"""Steps of H for the first batch, and where all columns share a model: number t, in rows like its
+own, has these over t, and at least one."""
 
 PASSES = 2
 """Passes of coordinate descent where all columns share a model: it is exact, and every batch begins at the last."""
@@ -175,11 +188,15 @@ class Follower:
     H : (r, n)
     curved : whether columns have quadratic models of their own
     sums : what the rows said of H under each loss
+    heavy : rows that count by themselves in them, under beta = 2 alone
+    start : what stands beside them for the rows that H was made of, until as many have come; None where there is none
     """
 
     H: Any
     curved: bool
     sums: tuple[Sums, ...] = ()
+    heavy: Heavy = field(default_factory=Heavy)
+    start: Sums | None = None
 
 
 @dataclass(frozen=True)
@@ -198,6 +215,7 @@ class StreamState:
     settled : (2, p) means as losses and references, of batches once H has seen them; () of one loss
     spread : the sum of the squares of the shares that the batches have in them
     latest : (p,) D_beta of the last batch, per row
+    made_of : how many rows the start was made of, and counts for; none where that is any start
     """
 
     scale: float
@@ -214,6 +232,7 @@ class StreamState:
     batches: int = 0
     spread: float = 1.0
     latest: Vector = field(default_factory=lambda: np.empty(0))
+    made_of: int = 0
 
     @property
     def scaled_losses(self) -> Vector:
@@ -246,33 +265,45 @@ def with_component(state: StreamState, h: Array) -> StreamState:
             return None
         return np.concatenate([part, np.zeros((rows, part.shape[1]), part.dtype)])
 
+    def wider(part: Sums) -> Sums:
+        r = part.falling.shape[0]
+        gram = None if part.gram is None else np.pad(part.gram, (0, 1))
+        return Sums(padded(part.falling, 1), padded(part.rising, 1), padded(part.Q, r + 1), gram)
+
     def longer(one: Follower) -> Follower:
-        r = one.H.shape[0]
-        sums = tuple(
-            Sums(
-                padded(part.falling, 1),
-                padded(part.rising, 1),
-                padded(part.Q, r + 1),
-                None if part.gram is None else np.pad(part.gram, (0, 1)),
-            )
-            for part in one.sums
-        )
-        return replace(one, H=np.concatenate([one.H, h[None].astype(one.H.dtype)]), sums=sums)
+        H = np.concatenate([one.H, h[None].astype(one.H.dtype)])
+        start = None if one.start is None else wider(one.start)
+        return Follower(H, one.curved, tuple(map(wider, one.sums)), one.heavy.longer(), start)
 
     followers = tuple(map(longer, state.followers))
     return replace(state, followers=followers, mean_row=np.append(state.mean_row, 0.0))
 
 
-def begin(data: Data, H: Array, policy: Policy, omega: Omega, references: Vector | None) -> StreamState:
-    """Start a stream at H (r, n); references None are found beside the fit, by one H for each loss."""
+def begin(
+    data: Data, H: Array, policy: Policy, omega: Omega, references: Vector | None, gram: Any = None, rows: int = 0
+) -> StreamState:
+    """Start a stream at H.
+
+    Parameters
+    ----------
+    data : the first batch
+    H : (r, n)
+    policy : how lambda moves
+    omega : the losses in the unit of the stream
+    references : None where they are found beside the fit, by one H for each loss
+    gram, rows : W'W of all rows over their number, and that, where H was made of them: it counts as if they had been
+        seen and asked for it, until they have come. Under beta = 2 alone, and where a batch has fewer rows than columns
+        and says little of most; others leave a start with the first batch
+    """
     r, p = H.shape[0], len(omega)
     each = [] if references is not None else [(loss,) for loss in omega]
     weights, state = policy.init(p)
-    zeros = np.zeros(p)
+    zeros, known = np.zeros(p), gram is not None and _quadratic(omega) and data.shape[0] < data.shape[1]
+    first = Sums((gram @ H).astype(H.dtype), None, None, gram) if known else None
     return StreamState(
         data.scale,
         data.mean / data.scale,
-        tuple(Follower(H, _curved(data, some, r)) for some in (omega, *each)),
+        tuple(Follower(H, _curved(data, some, r), start=first) for some in (omega, *each)),
         weights,
         state,
         zeros,
@@ -280,6 +311,7 @@ def begin(data: Data, H: Array, policy: Policy, omega: Omega, references: Vector
         np.zeros(r),
         np.zeros((p, p)),
         np.zeros((2, p)) if p > 1 else np.empty(0),
+        made_of=rows if known else 0,
     )
 
 
@@ -314,6 +346,7 @@ class Batch:
     spread : part of what columns have that every component gets
     first : W' (r, rows) to start from, None where the rows are new
     penalties : of single entries of W and H, for each row
+    heavy : rows of it and of those before that count by themselves
     """
 
     data: Data
@@ -324,6 +357,41 @@ class Batch:
     spread: float = 0.0
     first: Any = None
     penalties: Penalties = NONE
+    heavy: Meeting | None = None
+
+
+@dataclass(frozen=True)
+class Meeting:
+    """The heaviest rows so far, as a batch is taken into account.
+
+    Attributes
+    ----------
+    rows : they, with W' as it is in the sums
+    data : the same behind a backend
+    were : (k,) by how much they count there
+    at : (k,) where each is in the batch, -1 where it is not
+    own : (k,) by how much the batch has them in the sums
+    """
+
+    rows: Heavy
+    data: Data
+    were: Vector
+    at: Indices
+    own: Vector
+
+    def first(self, A: Any) -> Array:
+        """Return where the search for W' begins, that of the batch being known."""
+        return np.where(self.at >= 0, as_numpy(A)[:, self.at], self.rows.A)
+
+    def replaced(self, sums: Sums, A: Any, B: Array, H: Any, omega: Omega) -> Sums:
+        """Return sums in which W' = B takes the place of that of before, and of that of the batch."""
+        parts = [(B, self.rows.shares), (self.rows.A, -self.were), (as_numpy(A)[:, self.at], -self.own)]
+        weighted = [part.astype(np.float64) * shares for part, shares in parts]
+        one, side = np.ones(1), self.data.T.space.put(reduce(add, weighted).astype(B.dtype))
+        N = self.data.sweep(side.T, H, Ask(omega, one, False, one)).N[0]
+        N += sums.falling  # in place, as in `_sums_of`
+        gram = reduce(add, (part @ plain.T for part, (plain, _) in zip(weighted, parts, strict=True)))
+        return replace(sums, falling=N, gram=sums.gram + gram)
 
 
 def share_of(rows: int, seen: int, forget: float | None, fade: float = FADE) -> float:
@@ -391,6 +459,8 @@ def advance(
         known = np.concatenate(after) if after else references
         settled = _faded(settled, np.stack([_losses_of(data, fit.H, A, omega), _positive(known)]), share)
     W_mean = data.T.space.sum(row_sums, data.T.space.put(A)) / rows
+    if seen >= state.made_of:
+        fit = replace(fit, start=None)
     return StreamState(
         state.scale,
         state.mean,
@@ -406,6 +476,7 @@ def advance(
         state.batches + 1,
         (1.0 - share) ** 2 * state.spread + share**2 if state.batches else 1.0,
         losses,
+        state.made_of,
     ), (A, *others)
 
 
@@ -423,10 +494,28 @@ def _met(
 ) -> Batch:
     """The batch as one H meets it."""
     rows, r = data.shape[0], one.H.shape[0]
-    seen = state.rows + rows
-    share = share_of(rows, seen, forget, FADE if one.curved else BOUNDS_FADE) if state.batches else 1.0
+    seen = state.rows + rows + (state.made_of if one.start is not None else 0)
+    share = share_of(rows, seen, forget, FADE if one.curved else BOUNDS_FADE) if seen > rows else 1.0
     spread = 0.0 if one.curved or (again and state.batches) else r / (r + seen)
-    return Batch(data, omega, share, max(1, FIRST_STEPS // (state.batches + 1)), one.curved, spread, **given)
+    alone = _quadratic(omega) and len(state.weights) == 1  # losses that are compared are of models that forget alike
+    heavy = _meeting(one, data, share, share_of(rows, seen, forget, 1.0)) if alone else None
+    steps = FIRST_SHARED if _quadratic(omega) else FIRST_STEPS
+    return Batch(data, omega, share, max(1, steps // (seen // rows)), one.curved, spread, heavy=heavy, **given)
+
+
+def _meeting(one: Follower, data: Data, share: float, unfaded: float) -> Meeting | None:
+    """The heaviest rows of a batch and of those before; None where there are none."""
+    rows, were = replace(one.heavy, shares=(1.0 - unfaded) * one.heavy.shares), one.heavy.shares
+    at, weights = np.full(len(were), -1), np.ones(1)
+    apart = taken_apart(data) if _rows_alone(data) is not None else None
+    if apart is not None:  # others stay with their batch: W of a row depends on what its entries weigh
+        plain, weights = apart[0], np.atleast_1d(apart[1])  # that all columns have alike is not in the sums of beta = 2
+        rows, were, at = gathered(one.heavy, plain, weights, unfaded, one.H.shape[0])
+    if not rows.rows:
+        return None
+    own = np.where(at >= 0, share / data.shape[0] * np.broadcast_to(weights, data.shape[:1])[at], 0.0)
+    opened = opened_beside(data, rows.matrix(data.shape[1]), data.mean)
+    return Meeting(rows, opened, (1.0 - share) * were, at, own)
 
 
 def _losses_of(data: Data, H: Array, A: Any, omega: Omega) -> Vector:
@@ -488,9 +577,10 @@ def _followed(
     data, omega = batch.data, batch.omega
     objective = Objective(omega, references, data.mean, batch.penalties)
     c, floor = objective.coefficients(weights), factor_floor(data.mean, one.H.shape[0])
-    H, sums, A = data.space.put(one.H), one.sums, batch.first
-    losses, per = np.full(len(omega), np.nan), data.shape[0] / batch.share
+    H, sums, A, B = data.space.put(one.H), one.sums, batch.first, None
+    losses, per, met = np.full(len(omega), np.nan), data.shape[0] / batch.share, batch.heavy
     old = tuple(part.times(1.0 - batch.share).placed(H) for part in one.sums)
+    start = None if one.start is None else one.start.times(1.0 - batch.share)
     with np.errstate(over="ignore", invalid="ignore"):
         for k in range(batch.steps):
             A = _encoded(batch, H, objective, weights, A)
@@ -504,10 +594,15 @@ def _followed(
                 sums = tuple(part if part.gram is not None else _spread(part, batch.spread) for part in sums)
             if old:
                 sums = tuple(a.plus(b) for a, b in zip(old, sums, strict=True))
+            if met is not None:
+                B = encode(met.data, H, objective, weights, 1, 0.0, False, met.first(A) if B is None else B, True).T
+                sums = (met.replaced(sums[0], A, B, H, omega),)
             added = _penalty_of("H", H, data, objective, weights)
-            H = data.space.put(solved(sums, H, omega, c, floor, added))
+            beside = sums if start is None else (sums[0].plus(start.placed(H)),)
+            H = data.space.put(solved(beside, H, omega, c, floor, added))
     kept = tuple(part.map(as_numpy) for part in sums)  # the state lives on the host
-    return Follower(as_numpy(H), one.curved, kept), losses / data.shape[0], A
+    heavy = Heavy() if met is None else replace(met.rows, A=as_numpy(B))
+    return Follower(as_numpy(H), one.curved, kept, heavy, start), losses / data.shape[0], A
 
 
 def _penalty_of(side: str, F: Array, data: Data, objective: Objective, weights: Vector) -> Bound:
@@ -554,7 +649,9 @@ def _curved_sums(data: Data, A: Array, H: Array, loss: Loss, per: float, losses:
     one = np.ones(1)
     sweep = data.space.read(data.sweep(A.T, H, Ask((loss,), one, losses, one)))[0]
     if sweep.Q is None:
-        return Sums(sweep.N[0] / per, None, None, as_numpy(sweep.gram) / per), sweep.losses
+        N = sweep.N[0]
+        N /= per
+        return Sums(N, None, None, as_numpy(sweep.gram) / per), sweep.losses
     N, P = sweep.N[0] / per, sweep.P[0] / per
     Q = sweep.Q / per
     return Sums(packed_product(Q, H) - (P - N), None, Q), sweep.losses

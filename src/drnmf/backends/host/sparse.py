@@ -104,7 +104,10 @@ class SparseMatrix(HostMatrix, UnweightedSparse):
         return sparse_rows(self.by_row.data, self.by_row.indices, self.by_row.indptr, self.shape[1], self.scale)
 
     def column(self, j: int) -> Vector:
-        return np.asarray(self.by_column[:, [j]].toarray()[:, 0], dtype=np.float64)
+        X, found = self.by_column, np.zeros(self.shape[0])
+        at = slice(X.indptr[j], X.indptr[j + 1])
+        found[X.indices[at]] = X.data[at]  # canonical: every place once
+        return found
 
     def dot(self, B: Array) -> Array:
         return self.by_row.T @ B
