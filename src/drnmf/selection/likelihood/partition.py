@@ -145,6 +145,8 @@ class Partition:
         sign = np.where(ends > middle, 1.0, -1.0)
         width = np.minimum(np.abs(ends - middle), self._reach(mu, phi, middle, sign))
         sides = width.any(axis=1)  # none below the first value of a tail that all means lie below
+        if not sides.any():  # what lies below a delta that is nothing next to the means
+            return np.full(mu.shape, -np.inf)
         points, weights = _PANEL
         y = middle + (sign * width)[sides] * 0.5 * (points[:, None, None] + 1.0)
         logs = np.log(0.5 * weights)[:, None, None] - self._deviance(y, mu) / phi
