@@ -25,8 +25,8 @@ from drnmf.matrices.cells import (
     TableError,
     is_blank,
     is_missing,
+    labels_of,
     sample_of,
-    unguarded,
 )
 from drnmf.matrices.matrix import Labels, Layout, Matrix
 from drnmf.matrices.tables import (
@@ -105,7 +105,7 @@ def read_long(source: Source, guessed: bool = False) -> Matrix:
                 gaps += 1
                 continue
             row, column = (
-                known.setdefault(unguarded(cell.strip()), len(known)) for known, cell in zip(names, cells, strict=False)
+                known.setdefault(cell.strip(), len(known)) for known, cell in zip(names, cells, strict=False)
             )
             if places.setdefault((row, column), line) != line:
                 raise TableError(
@@ -126,7 +126,7 @@ def read_long(source: Source, guessed: bool = False) -> Matrix:
     how = "was read as a long table (--long; --labels 2 reads a matrix)" if guessed else "is a long table"
     note = f"{source.name} {how}: {shape[0]} rows x {shape[1]} columns, {len(places)} entries, the others missing."
     titles = [cell.strip() for cell in sample[0][1][:2]] if header else ["", ""]
-    rows_, columns = (Labels((tuple(known),), (title,)) for known, title in zip(names, titles, strict=True))
+    rows_, columns = (Labels((labels_of(known),), (title,)) for known, title in zip(names, titles, strict=True))
     return Matrix(X, rows_, columns, (note,), gaps=True)
 
 
