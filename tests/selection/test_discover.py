@@ -219,6 +219,7 @@ def test_with_uncertainties_every_run_sees_X_drawn_by_them(form):
         found = discover(form(X), **FAST | {"ranks": 3, "tol": 1e-6, "max_iter": 2000}, uncertainty=part * X)
         assert found.resample == "uncertainty"
         assert "Every run saw X drawn anew by its uncertainties." in found.notes
+        assert "uncertainties as given" in found.summary()
         widths.append(float(found.spread.mean()))
     assert widths[1] > 3 * widths[0] > 0
     same = discover(form(X), **FAST | {"ranks": 3, "resample": None}, uncertainty=X)
@@ -520,6 +521,15 @@ def test_the_largest_rank_offered_has_no_say(most):
     search(range(2, most), lambda rank: predicted(rank, rank, abs(rank - 5.0)), tried)
     assert best_of(list(tried.values())) == 5
     assert sorted(tried) == [2, 3, 4, 5, 6, 8, 11]
+
+
+def test_a_second_peak_between_two_ranks_that_predict_nearly_as_well_is_found():
+    """On the ladder 4 predicts best, 6 and 8 within a standard error of it; 7, between them, better than all."""
+    levels = {4: 0.0, 6: 0.02, 7: -2.0, 8: 0.02}
+    tried: dict[int, Tried] = {}
+    search(range(2, 31), lambda rank: predicted(rank, rank, levels.get(rank, 3.0)), tried)
+    assert best_of(list(tried.values())) == 7
+    assert len(tried) < 12
 
 
 def test_a_coarse_search_tries_the_ladder_alone():

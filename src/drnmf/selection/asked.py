@@ -21,6 +21,7 @@ from drnmf.selection.intervals import check_level
 from drnmf.selection.intervals.bars import Intervals
 from drnmf.selection.matching import Known, Matching, match
 from drnmf.selection.noise import NoiseProfile
+from drnmf.selection.resampling import UNCERTAINTY
 from drnmf.selection.stages.residuals import Residuals
 from drnmf.selection.stages.runs import Run
 from drnmf.selection.stages.stages import LEAST_RUNS
@@ -138,7 +139,8 @@ class SearchResult:
                 f"{first}Found nothing to trust: of {self.rank} components none comes again in the runs (largest "
                 f"stability {self.stability.max():.2f})."
             )
-        names = ", ".join(f"{loss.name} ({noise_of(loss)})" for loss in self.losses)
+        known = "uncertainties as given" if self.resample == UNCERTAINTY else None
+        names = ", ".join(f"{loss.name} ({known or noise_of(loss)})" for loss in self.losses)
         return f"{first}{'So far ' if first else ''}{count} stable components of {self.rank}, under {names}."
 
 

@@ -20,6 +20,8 @@ STEP = 2.0**0.5
 """Ratio of neighbouring ranks of the ladder."""
 RESOLUTION = 0.1
 """Gaps next to the best rank that are smaller than this part of it are left alone."""
+REACH = 2.0
+"""Ranks up to so many times the best are looked around where they predict about as well."""
 ABOVE = (1.0, 1.1, 1.2, 1.4)
 """Ranks at which components of few rows are looked for, as multiples of the one that predicts best."""
 ALL, UPWARDS, LADDER, COARSE = "all", "upwards", "ladder", "coarse"
@@ -103,6 +105,9 @@ def with_most_stable(found: Mapping[int, Vector], first: int, threshold: float) 
 def to_try(ranks: Sequence[int], tried: Mapping[int, Tried], how: str = LADDER) -> Iterator[int]:
     """Yield the ranks to try, one after another: those of a ladder, then the middles of the gaps next to the best.
 
+    And next to those that are within one standard error of it, up to twice as large: a rank between two that predict
+    nearly as well may predict best of all.
+
     Parameters
     ----------
     ranks : what may be tried
@@ -118,7 +123,8 @@ def to_try(ranks: Sequence[int], tried: Mapping[int, Tried], how: str = LADDER) 
         if how != LADDER:
             return
         known = {rank for rank in ranks if rank in tried or too_large(list(tried.values()), rank)}
-        waiting = _next_to(best_rank(list(tried.values())).rank, sorted(ranks), known)
+        near = in_reach(list(tried.values()))
+        waiting = sorted({middle for rank in near for middle in _next_to(rank, sorted(ranks), known)})
 
 
 def still_to_try(ranks: Sequence[int], tried: Mapping[int, Tried], how: str = LADDER) -> int:
@@ -129,8 +135,15 @@ def still_to_try(ranks: Sequence[int], tried: Mapping[int, Tried], how: str = LA
     return sum(waiting) + (0 if how != LADDER or not known else 2 * best_rank(known).rank)
 
 
+def in_reach(tried: Sequence[Tried]) -> list[int]:
+    """List the ranks next to which the best may be."""
+    best = best_rank(tried).rank
+    within = [one.rank for one, row in zip(tried, differences(tried), strict=True) if row["within"]]
+    return sorted({best, *(rank for rank in within if rank <= REACH * best)})
+
+
 def _next_to(best: int, ranks: list[int], tried: set[int]) -> list[int]:
-    """The middles of the gaps below and above the best rank that are wider than a tenth of it.
+    """The middles of the gaps below and above a rank that are wider than a tenth of it.
 
     Runs cannot tell 20 components from 21, and large ranks cost most.
     """
