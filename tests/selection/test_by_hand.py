@@ -187,6 +187,17 @@ def test_uncertainties_that_hold_leave_no_wider_noise():
         assert ("scatter 2 times as far as their uncertainties say" in why_rank(known)) == (factor == 2.0)
 
 
+def test_a_rank_that_meets_uncertainties_beats_those_that_call_structure_noise():
+    """The wider noise of two components makes entries likelier, but five meet what is known of it."""
+    ranks = [tried_at(2, -1.0, stability=[1.0, 1.0]), tried_at(5, -1.2, stability=5 * [0.9])]
+    for factors, chosen in (((2.3, 1.05), 5), ((2.3, 1.9), 2), ((1.0, 1.0), 2), ((math.nan, math.nan), 2)):
+        known = [
+            replace(one, scores=replace(one.scores, factor=factor)) for one, factor in zip(ranks, factors, strict=True)
+        ]
+        assert best_rank(known).rank == chosen
+        assert ("at rank 5, of those at which they scatter as" in why_rank(known)) == (chosen == 5)
+
+
 def test_ranks_without_scores_are_chosen_by_stability_alone():
     tried = [Tried(rank_, None, np.full(rank_, level)) for rank_, level in ((2, 0.9), (3, 0.9), (4, 0.5))]
     assert best_rank(tried).rank == 3

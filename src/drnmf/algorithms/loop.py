@@ -240,7 +240,8 @@ def _task_of(call: Call) -> Task:
     data, objective, constraints = call.data, call.objective, call.constraints
     rank, fixed, deferred = call.starts[0].shape[0], call.policy.constant, data.spaces[0].deferred
     # where lambda moves, an earlier curvature is that of another mixture: of other rows, but not of other losses
-    one = len(set(map(base_of, objective.omega))) == 1
+    first, *others = map(base_of, objective.omega)
+    one = all(other == first for other in others)  # losses of one's own need not be hashable
     columns = sum(data.sizes) if (fixed or one) and constraints.free else None
     alone = len(objective.omega) == 1
     shared = (data.shares_curvature and (alone or not objective.penalties)) or (alone and rank <= NEWTON_RANK)

@@ -241,7 +241,9 @@ def near_best(tried: Sequence[Tried]) -> list[Tried]:
     Splits of components come again in runs that start alike, so that stability favours what is too large (28 instead of
     19 on one of the catalogues): more components than predict best need the better evidence. Where uncertainties are
     known and entries scatter as they say, a gain of PROOF in log-mass settles it: no noise is left that could be wider.
+    Ranks at which entries scatter farther are out there: they take for noise what others explain.
     """
+    tried = _as_said(tried)
     compared = _compared(tried)
     if compared is None:
         return list(tried)
@@ -250,6 +252,11 @@ def near_best(tried: Sequence[Tried]) -> list[Tried]:
     far = zip(tried, compared.differences, compared.errors, strict=True)
     errors = {True: CLEARLY, False: 1.0}
     return [one for one, d, e in far if d <= max(min(errors[one.rank < best.rank] * e, most), _negligible(one))]
+
+
+def _as_said(tried: Sequence[Tried]) -> Sequence[Tried]:
+    """Return the ranks at which entries scatter as their uncertainties say; all where none are known, or none does."""
+    return [one for one in tried if one.factor <= AS_SAID] or tried
 
 
 def _per_entry(nats: float, one: Tried) -> float:
@@ -274,6 +281,8 @@ def _compared(tried: Sequence[Tried]) -> Compared | None:
 
 def why_rank(tried: Sequence[Tried]) -> str:
     """Say in plain words why a rank was taken."""
+    fewer = len(_as_said(tried)) < len(tried)
+    tried = _as_said(tried)
     best, compared = best_rank(tried).rank, _compared(tried)
     if compared is None and not any(math.isnan(one.bic) for one in tried):
         return f"BIC is smallest at rank {best}."
@@ -282,6 +291,7 @@ def why_rank(tried: Sequence[Tried]) -> str:
     lowest = tried[compared.best].rank
     near = [str(one.rank) for one in near_best(tried) if one.rank != lowest]
     why = f"Held-out entries are predicted best at rank {lowest}"
+    why += ", of those at which they scatter as their uncertainties say" if fewer else ""
     if tried[compared.best].factor > AS_SAID:
         factor = tried[compared.best].factor
         why = f"Entries scatter {factor:.2g} times as far as their uncertainties say, or more. {why}"
