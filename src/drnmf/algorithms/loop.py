@@ -344,9 +344,8 @@ class Run:
         """Where lambda goes after an iteration."""
         if not self.policy.slopes:
             return self.policy.step(self.weights, scaled, self.policy_state)
-        return self.policy.follow(
-            self.weights, scaled, overlap(self.task, self.point, self.weights), self.policy_state
-        )  # fmt: skip
+        slopes = overlap(self.task, self.point, self.weights)
+        return self.policy.follow(self.weights, scaled, slopes, self.policy_state)
 
     def _add_row(self, scaled: Vector) -> None:
         losses, penalty = self.point.sweep.losses, self.point.penalty

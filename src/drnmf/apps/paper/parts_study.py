@@ -41,8 +41,10 @@ def _errors_alone(X: Vector, groups: Vector, rank: int, seed: int) -> list[float
     rng, errors = np.random.default_rng(seed), []
     for group in np.unique(groups):
         own = X[groups == group]
-        fits = [_multiplicative_error(own, rng.random((len(own), rank)), rng.random((rank, X.shape[1])))
-                for _ in range(ALONE)]  # fmt: skip
+        fits = [
+            _multiplicative_error(own, rng.random((len(own), rank)), rng.random((rank, X.shape[1])))
+            for _ in range(ALONE)
+        ]
         errors.append(0.5 * float(np.mean(fits)) ** 2)
     return errors
 
