@@ -385,6 +385,7 @@ class Meeting:
 
     def replaced(self, sums: Sums, A: Any, B: Array, H: Any, omega: Omega) -> Sums:
         """Return sums in which W' = B takes the place of that of before, and of that of the batch."""
+        B = as_numpy(B)  # a handful of rows: their sums are made on the host
         parts = [(B, self.rows.shares), (self.rows.A, -self.were), (as_numpy(A)[:, self.at], -self.own)]
         weighted = [part.astype(np.float64) * shares for part, shares in parts]
         one, side = np.ones(1), self.data.T.space.put(reduce(add, weighted).astype(B.dtype))
