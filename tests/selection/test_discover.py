@@ -527,7 +527,7 @@ def test_a_second_peak_between_two_ranks_that_predict_nearly_as_well_is_found():
     """On the ladder 4 predicts best, 6 and 8 within a standard error of it; 7, between them, better than all."""
     levels = {4: 0.0, 6: 0.02, 7: -2.0, 8: 0.02}
     tried: dict[int, Tried] = {}
-    search(range(2, 31), lambda rank: predicted(rank, rank, levels.get(rank, 3.0)), tried)
+    search(range(2, 31), lambda rank: predicted(rank, 2 if rank in (6, 8) else rank, levels.get(rank, 3.0)), tried)
     assert best_of(list(tried.values())) == 7
     assert len(tried) < 12
 
