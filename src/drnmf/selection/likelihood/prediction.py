@@ -22,6 +22,8 @@ from drnmf.selection.likelihood.scores import Index
 
 _LEAST = 1e-12
 """Variance of a column of W that is constant, in its square."""
+_CHUNK = 1 << 12
+"""Entries that are predicted at a time."""
 
 
 def predict(
@@ -60,6 +62,10 @@ def predict(
     covariance = np.linalg.inv(told + np.diag(1.0 / spread))
     known = np.einsum("irs,is->ir", told, W) + center / spread
     means = np.einsum("irs,is->ir", covariance, known)
-    h = H[:, columns]
-    variance = np.einsum("rk,krs,sk->k", h, covariance[rows], h)
-    return np.einsum("kr,rk->k", means[rows], h), np.maximum(variance, 0.0)
+    mean, variance = np.empty(rows.size), np.empty(rows.size)
+    for first in range(0, rows.size, _CHUNK):  # every entry takes a covariance of its own
+        some = slice(first, first + _CHUNK)
+        i, h = rows[some], H[:, columns[some]]
+        mean[some] = np.einsum("kr,rk->k", means[i], h)
+        variance[some] = np.einsum("rk,krs,sk->k", h, covariance[i], h)
+    return mean, np.maximum(variance, 0.0)
