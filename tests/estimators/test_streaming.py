@@ -68,7 +68,7 @@ def test_one_batch_that_comes_again_ends_where_a_fit_ends(beta: float) -> None:
 
 @pytest.mark.parametrize("model", MODELS, ids=str)
 def test_sparse_and_dense_rows_say_the_same(model: Any) -> None:
-    """Losses and lambda agree within 2e-7 under several losses; what differs is how W and H share the size of a component."""
+    """Under several losses components differ in their size more than in their profiles."""
     several = isinstance(model, DRNMF)
     X, (size, shape) = counts(mean=0.6), (2e-4, 1e-5) if several else (1e-6, 1e-6)
     dense = model.fit_stream(batches(X)).components_
