@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from functools import reduce
+from operator import add
 from typing import Any
 
 import numpy as np
@@ -163,7 +165,8 @@ def triangle_rows(r: int) -> list[list[int]]:
     >>> triangle_rows(2)
     [[0, 1], [1, 2]]
     """
-    return [[max(k, l) * (max(k, l) + 1) // 2 + min(k, l) for l in range(r)] for k in range(r)]
+    starts = [k * (k + 1) // 2 for k in range(r)]
+    return [[starts[k] + l if l <= k else starts[l] + k for l in range(r)] for k in range(r)]
 
 
 def packed_product(Q: Array, F: Array) -> Array:
@@ -172,7 +175,7 @@ def packed_product(Q: Array, F: Array) -> Array:
     >>> packed_product(np.array([[2.0], [1.0], [3.0]]), np.array([[1.0], [10.0]])).tolist()
     [[12.0], [31.0]]
     """
-    product: Array = namespace(F).stack([(Q[row] * F).sum(0) for row in triangle_rows(F.shape[0])])
+    product: Array = reduce(add, (Q[row] * F[k] for k, row in enumerate(triangle_rows(F.shape[0]))))
     return product
 
 
