@@ -126,9 +126,9 @@ def _units(problem: Problem) -> tuple[float, float]:
 
 
 def _handed_back(placement: Placement, problem: Problem, run: Result) -> Factors:
-    error, run = problem.units.error(run.losses, run.omega), problem.back(run)
-    W = problem.data.T.space.deliver(problem.data.T.space.put(run.W.T))
-    return Factors(placement.hand_back(W), placement.hand_back(run.H), error, run.n_iter)
+    error, (W, H) = problem.units.error(run.losses, run.omega), problem.outside((run.W, run.H))  # nobody asks for more
+    W = problem.data.T.space.deliver(W.T)
+    return Factors(placement.hand_back(W), placement.hand_back(H), error, run.n_iter)
 
 
 def _runner(settings: Settings, gpu: bool, problem: Problem) -> Runner:

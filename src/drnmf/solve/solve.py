@@ -58,9 +58,14 @@ def solve(
 
     def readied(problem: Problem) -> Call:
         assert problem.objective is not None
-        control = replace(runner.control(problem), max_iter=most - problem.spent, margin=margin, overwrite=overwrite)
-        if until is not None:
-            control = replace(control, callback=both(control.callback, until))
+        control = runner.control(problem)
+        control = replace(
+            control,
+            max_iter=most - problem.spent,
+            margin=margin,
+            overwrite=overwrite,
+            callback=both(control.callback, until),
+        )
         how = runner.rule, runner.policy, control, problem.constraints
         return Call(problem.modes, problem.blocks(problem.begins), problem.objective, *how)
 
