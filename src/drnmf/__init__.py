@@ -9,7 +9,6 @@ if TYPE_CHECKING:
     from drnmf.backends.entries import beta_divergence
     from drnmf.backends.observed import HeldOut
     from drnmf.discovery.found import discover
-    from drnmf.estimators.consensus import ConsensusNMF
     from drnmf.estimators.load import load
     from drnmf.estimators.models import DRNMF, BetaNMF, MultiObjectiveNMF
     from drnmf.estimators.pareto import pareto_front
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from drnmf.objective.penalties import L1, L2, Smooth, Sparsity, Volume
     from drnmf.parameters.solver import Solver
     from drnmf.selection.assignment.assign import assign
+    from drnmf.selection.consensus import consensus
     from drnmf.selection.intervals import intervals
     from drnmf.selection.matching import match
     from drnmf.selection.noise import noise_profile
@@ -34,7 +34,6 @@ __all__ = [
     "L1",
     "L2",
     "BetaNMF",
-    "ConsensusNMF",
     "HeldOut",
     "Huber",
     "Interval",
@@ -47,6 +46,7 @@ __all__ = [
     "Volume",
     "assign",
     "beta_divergence",
+    "consensus",
     "discover",
     "intervals",
     "load",
@@ -60,7 +60,6 @@ _MODULES = {
     "CP": "estimators.tensor",
     "DRNMF": "estimators.models",
     "BetaNMF": "estimators.models",
-    "ConsensusNMF": "estimators.consensus",
     "MultiObjectiveNMF": "estimators.models",
     "HeldOut": "backends.observed",
     "Huber": "losses.huber",
@@ -74,6 +73,7 @@ _MODULES = {
     "Sparsity": "objective.penalties",
     "Volume": "objective.penalties",
     "assign": "selection.assignment.assign",
+    "consensus": "selection.consensus",
     "discover": "discovery.found",
     "intervals": "selection.intervals",
     "match": "selection.matching",

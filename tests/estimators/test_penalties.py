@@ -15,7 +15,6 @@ from drnmf import (
     L1,
     L2,
     BetaNMF,
-    ConsensusNMF,
     MultiObjectiveNMF,
     Smooth,
     Solver,
@@ -210,15 +209,13 @@ def test_a_checkpoint_resumes_under_penalties(X, tmp_path):
         DRNMF(3, solver=Solver(checkpoint=tmp_path / "kept"), **settings | {"penalties": None}).fit(X)
 
 
-def test_a_front_and_a_consensus_take_penalties(X):
+def test_a_front_takes_penalties(X):
     front = pareto_front(
         DRNMF(3, betas=(0, 1), penalties=["sparsity:0.2"], max_iter=60, tol=0, random_state=0), X, weights=3
     )
     assert all(point.penalty > 0 for point in (*front.points, front.dr))
     free = pareto_front(DRNMF(3, betas=(0, 1), max_iter=60, tol=0, random_state=0), X, weights=3)
     assert (front.losses[[0, 2], [1, 0]] > free.losses[[0, 2], [1, 0]]).all()  # the ends are penalised too
-    runs = ConsensusNMF(BetaNMF(2, penalties=[L1(0.1)], max_iter=20, tol=0), n_runs=2, random_state=0).fit(X)
-    assert all(model.penalty_ > 0 for model in runs.models_)
 
 
 def test_a_discovery_fits_its_runs_under_penalties(rng):

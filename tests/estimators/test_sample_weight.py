@@ -11,7 +11,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MaxAbsScaler
 
 import drnmf.sklearn
-from drnmf import DRNMF, BetaNMF, ConsensusNMF, HeldOut, MultiObjectiveNMF
+from drnmf import DRNMF, BetaNMF, HeldOut, MultiObjectiveNMF
 
 RNG = np.random.default_rng(0)
 X = RNG.gamma(1.0, size=(12, 2)) @ RNG.gamma(1.0, size=(2, 8)) + 0.1 * RNG.uniform(size=(12, 8))
@@ -73,14 +73,6 @@ def test_bad_weights_are_refused(given, message):
         BetaNMF(2).fit(X, **given)
 
 
-def test_a_consensus_weighs_the_rows_of_every_run():
-    base = BetaNMF(2, beta=1, tol=1e-9)
-    weighted = ConsensusNMF(base, n_runs=2, random_state=0).fit(X, sample_weight=WEIGHTS)
-    assert not np.allclose(weighted.components_, ConsensusNMF(base, n_runs=2, random_state=0).fit(X).components_)
-    with pytest.raises(ValueError, match="bootstrap"):
-        ConsensusNMF(base, n_runs=2, resample="bootstrap").fit(X, sample_weight=WEIGHTS)
-
-
 @pytest.mark.parametrize(
     "model",
     [
@@ -103,7 +95,7 @@ def test_a_pipeline_hands_them_on(model):
 
 @pytest.mark.parametrize(
     "model",
-    [BetaNMF(2), DRNMF(2), ConsensusNMF(BetaNMF(2), n_runs=2), drnmf.sklearn.NMF(2), drnmf.sklearn.MiniBatchNMF(2)],
+    [BetaNMF(2), DRNMF(2), drnmf.sklearn.NMF(2), drnmf.sklearn.MiniBatchNMF(2)],
     ids=lambda m: type(m).__name__,
 )
 def test_shares_are_those_of_components_that_sum_to_one(model):

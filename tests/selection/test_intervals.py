@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from drnmf import DRNMF, BetaNMF, ConsensusNMF, NegativeBinomial, Sparsity, intervals
+from drnmf import DRNMF, BetaNMF, NegativeBinomial, Sparsity, intervals
 from drnmf.backends.observed import Entries, Stored
 from drnmf.losses.beta import FROBENIUS, IS, KL, Beta
 from drnmf.problem.receive import Received
@@ -267,9 +267,3 @@ def test_fewer_draws_are_said(monkeypatch):
     assert (found.intervals.draws, found.intervals.truths) == (60, 0)
     assert any("60 of 200" in note for note in found.notes)
     assert any("was not simulated" in note for note in found.notes)
-
-
-def test_runs_that_saw_the_same_X_give_no_interval():
-    """The spread over runs is no error bar, and is not called one."""
-    model = ConsensusNMF(BetaNMF(2, beta=1), n_runs=3, random_state=0).fit(counts())
-    assert not hasattr(model, "interval_")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_wine
 
-from drnmf import DRNMF, BetaNMF, ConsensusNMF, MultiObjectiveNMF, pareto_front
+from drnmf import DRNMF, BetaNMF, MultiObjectiveNMF, pareto_front
 from drnmf.algorithms.initialize import nndsvdar_start, random_start
 from drnmf.algorithms.loop import Control, solve
 from drnmf.algorithms.updates import as_rule
@@ -173,12 +173,6 @@ def test_default_fits_of_raw_tables_end_where_they_stand_still(beta):
 def test_the_warning_says_what_helps():
     with pytest.warns(Warning, match=r"fell by .* % in the last tenth.*raise max_iter, or tol.*[Ff]ewer components"):
         BetaNMF(5, beta=2, max_iter=20, random_state=0).fit(WINE)
-
-
-def test_runs_of_a_consensus_start_at_random():
-    """With the default start all of them would be the same run, and every component would look stable."""
-    model = ConsensusNMF(BetaNMF(3, beta=1, max_iter=3, tol=0), n_runs=3, random_state=0).fit(WINE)
-    assert [run.init for run in model.models_] == ["random"] * 3
 
 
 @pytest.mark.parametrize(

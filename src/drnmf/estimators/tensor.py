@@ -170,10 +170,10 @@ class CP(NMF):
         return cube.labelled(self.factors_[0], 0)
 
     def unfolded(
-        self, X: MatrixLike, entry_weight: WeightsLike = None, uncertainty: WeightsLike = None, rows: int | None = None
-    ) -> tuple[Any, Any, Any, Any]:
+        self, X: MatrixLike, entry_weight: WeightsLike = None, uncertainty: WeightsLike = None
+    ) -> tuple[CP, Any, Any, Any]:
         cube = Cube.of(X, self.shape)
-        order = cube.order(cube.rows if rows is None else rows)
+        order = cube.order(cube.rows)
         weights = cube.weights(order, entry_weight, uncertainty)
         model = replace(self, shape=tuple(cube.shape[k] for k in order))
         return model, cube.unfolded(order), weights["entry_weight"], weights["uncertainty"]

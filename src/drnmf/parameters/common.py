@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -14,6 +14,9 @@ from drnmf.algorithms.initialize import STARTS
 from drnmf.numerics import MatrixLike
 from drnmf.parameters.fields import KEY, Kind, Parameter, choice, integer, named, number, parameter, rank_or_auto
 from drnmf.parameters.solver import Solver
+
+if TYPE_CHECKING:
+    from drnmf.backends.observed import HeldOut
 
 MAX_ITER = 10_000
 """Iterations of a fit, where max_iter is left to the library."""
@@ -154,14 +157,13 @@ class Parameters:
     )
 
     def unfolded(
-        self, X: MatrixLike, entry_weight: Any = None, uncertainty: Any = None, rows: int | None = None
-    ) -> tuple[Any, Any, Any, Any]:
+        self, X: MatrixLike, entry_weight: MatrixLike | HeldOut | None = None, uncertainty: MatrixLike | None = None
+    ) -> tuple[Parameters, Any, Any, Any]:
         """Return the model of X as a matrix, that matrix, and weights of its entries: as they are unless X is a tensor.
 
         Parameters
         ----------
         X, entry_weight, uncertainty : as in `fit`
-        rows : the mode of a tensor that makes the rows; None leaves it to the model
 
         Returns
         -------
@@ -179,7 +181,7 @@ class Parameters:
         return () if self.shape is None or len(self.shape) < 3 else tuple(int(size) for size in self.shape[1:])
 
 
-_RUNS = "write n_init=... for the best of several starts, or ConsensusNMF(estimator, n_runs=...) for what they share."
+_RUNS = "write n_init=... for the best of several starts, or drnmf.discover(X, n_runs=...) for what they share."
 _PENALTY = (
     "write penalties=[L1(alpha, on='W', scaled=True), L2(alpha, on='W', scaled=True)], of W and of H, whose alphas "
     "are scikit-learn's times l1_ratio and 1 - l1_ratio."

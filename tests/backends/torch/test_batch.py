@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from drnmf import DRNMF, BetaNMF, ConsensusNMF
+from drnmf import DRNMF, BetaNMF
 from drnmf.algorithms.batch import kind_of, solve_batch
 from drnmf.algorithms.loop import Call, Control, Run, minimise
 from drnmf.algorithms.updates import GPU_RULES, RULES
@@ -182,7 +182,6 @@ def _on_torch(monkeypatch, _deferred):
     monkeypatch.setattr(
         "drnmf.estimators.base.place", lambda X, device, precision: placement.Placement(DEVICE, precision)
     )
-    monkeypatch.setattr("drnmf.estimators.consensus.runs_at_once", lambda X, device: 8)
 
 
 @pytest.fixture
@@ -204,14 +203,6 @@ def test_starts_are_made_at_once(sizes, monkeypatch):
     wanted = DRNMF(3, **settings).fit(X)
     assert sizes == [5, 5, 5]
     np.testing.assert_allclose(found.components_, wanted.components_, rtol=1e-6, atol=1e-9)
-
-
-@pytest.mark.usefixtures("_on_torch")
-def test_runs_of_a_consensus_are_made_at_once(sizes):
-    model = BetaNMF(3, beta=1, max_iter=12, tol=0, solver="mu")
-    ConsensusNMF(model, n_runs=11, random_state=0, resample="poisson").fit(np.round(10 * matrix()))
-    assert sizes[0] == 8  # so many at a time
-    assert sum(sizes) >= 8 + 2
 
 
 @pytest.mark.usefixtures("_on_torch")
