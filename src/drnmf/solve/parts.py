@@ -140,16 +140,17 @@ def fit_parts(
         runner.budget.expect(len(runner.starts))
         sums = runner.weighted(tuple(simplex.uniform(len(whole.omega)).tolist()), "fit")
         plain = solve([whole.begun(start) for start in runner.starts], sums)
-    runner.budget.expect(len(plain))
     runner = _answering(whole, plain[0], runner)
-    done = solve([whole.begun((run.W, run.H)) for run in plain], runner.near())
+    begins = [(run.W, run.H) for run in plain]
+    if not isinstance(runner.policy, Fixed) and len(whole.omega) <= MOST_FROM_STARTS:
+        begins += runner.starts
+    runner.budget.expect(len(begins))
+    done = solve([whole.begun(start) for start in begins], runner.near())
     if isinstance(runner.policy, Fixed):
         weights = done[0].weights
         best = min(done, key=lambda run: float(weights @ run.scaled_losses) + run.penalty)
         return whole, certified(whole, best)
     minimax = whole.data.T.space.whole  # which looks at all rows of W in one place
-    if minimax and len(whole.omega) <= MOST_FROM_STARTS:
-        done += _descended(whole, runner.starts, runner)
     if not problem.penalties:  # which plain fits are made without
         done += [replace(done[0], blocks=run.blocks) for run in plain]
     if errors is None:
