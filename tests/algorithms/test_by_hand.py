@@ -98,6 +98,18 @@ def test_more_losses_are_weighed_by_ascent():
     np.testing.assert_allclose(tried[-1], b / b.sum(), atol=1e-3)
 
 
+def test_rows_of_groups_below_where_the_worst_ends_stay():
+    """Entries of one objective each: nothing is weighed, and only what is above the bound moves."""
+    owner = np.array([0, 0, 1, 2])
+    P = 1.0 * (owner == np.arange(3)[:, None])[:, None, :]
+    losses = np.array([1.0, 0.1, 0.95])
+    given = Parts(0.5 * P, P, np.ones(3), (KL,) * 3, 0.0, scaled_losses=losses, references=np.ones(3))
+    weights, t, bound = solve_dual(np.ones((1, 4)), given)
+    assert weights is None
+    np.testing.assert_allclose(t, [[0.5, 0.5, 1.0, 0.5]])
+    np.testing.assert_allclose(surrogates(np.ones((1, 4)), t, given).max(), bound)
+
+
 def test_weights_are_looked_for_from_near_those_of_the_last_step(monkeypatch, rng):
     """Inside the simplex, where every loss has a say."""
     begun = []

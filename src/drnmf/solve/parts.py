@@ -1,7 +1,7 @@
 """A fit that is good for all parts of X at once: the plain fit, each part alone, and the largest regret from there.
 
-The maximum over parts has fronts that are not convex: moving weights alone stop at their ends. So runs begin at the
-plain fit and, with steps that never raise the maximum, at the starts; such steps finish the best point of all.
+The maximum over parts has fronts that are not convex: weights that move from the plain fit stop at their ends. So runs
+begin at the plain fit and at the starts, and steps that never raise the maximum finish the best point of all.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ MOST_LEVELLED = 64
 LEAST_ANSWER = 0.05
 """Of the policy's own step, where next to no regret is left."""
 MOST_FROM_STARTS = 4
-"""Objectives, up to which such steps lead down from the starts too: of more, so few steps would stay far above."""
+"""Objectives, up to which runs begin at the starts too: with more they gain less often than they cost."""
 
 
 def with_levels(problem: Problem, runner: Runner) -> Problem:
