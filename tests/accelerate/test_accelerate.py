@@ -70,8 +70,8 @@ def test_an_error_of_a_script_is_shown_as_python_shows_it(tmp_path):
 @pytest.mark.filterwarnings("ignore")
 def test_what_is_refused_here_runs_there_with_a_line(capsys):
     with swapped() as tally, np.errstate(all="ignore"):
-        huge = sklearn.decomposition.NMF(2, init="random", random_state=0, max_iter=5).fit(X * 1e160)
-        huge.transform(X * 1e160)
+        huge = sklearn.decomposition.NMF(2, init="random", random_state=0, max_iter=5).fit(X * 1e300)
+        huge.transform(X * 1e300)
     assert huge.components_.shape == (2, 8)
     assert "NMF.fit" not in tally.here
     said = capsys.readouterr().err

@@ -20,7 +20,7 @@ from drnmf.algorithms.result import Trace
 from drnmf.algorithms.updates.base import Facts, Parts, Rule, Wants, halve
 from drnmf.algorithms.updates.constrained import free_bound, free_parts
 from drnmf.algorithms.updates.hals import HALS
-from drnmf.algorithms.updates.minimax import _ascend, _bisect, solve_dual, surrogates
+from drnmf.algorithms.updates.minimax import _ascend, _equal, solve_dual, surrogates
 from drnmf.algorithms.updates.monotone import Extrapolated, Momentum, Monotone, Multiplicative
 from drnmf.algorithms.updates.newton import Newton, penalised_step
 from drnmf.algorithms.updates.roots import _Search, searched
@@ -73,7 +73,7 @@ def test_the_bound_of_a_minimax_step_counts_penalties_once(rng, omega):
 
 
 @pytest.mark.parametrize(("first", "second", "expected"), [(0.9, 0.5, 0.2), (0.4, 0.5, 0.0), (2.6, 0.5, 1.0)])
-def test_bisection_finds_where_both_surrogates_are_equal(first, second, expected):
+def test_two_losses_meet_where_both_surrogates_are_equal(first, second, expected):
     """G = (first - w, second + w) meet at half of their distance, or a vertex is best."""
     tried = []
 
@@ -81,7 +81,7 @@ def test_bisection_finds_where_both_surrogates_are_equal(first, second, expected
         tried.append(weights)
         return np.array([first - weights[0], second + weights[0]])
 
-    _bisect(evaluate)
+    _equal(evaluate)
     np.testing.assert_allclose(tried[-1], [expected, 1.0 - expected], atol=1e-8)
 
 
@@ -96,6 +96,18 @@ def test_more_losses_are_weighed_by_ascent():
     _ascend(evaluate, np.full(3, 1 / 3))
     np.testing.assert_allclose([w.sum() for w in tried], 1.0)
     np.testing.assert_allclose(tried[-1], b / b.sum(), atol=1e-3)
+
+
+def test_rows_of_groups_below_where_the_worst_ends_stay():
+    """Entries of one objective each: nothing is weighed, and only what is above the bound moves."""
+    owner = np.array([0, 0, 1, 2])
+    P = 1.0 * (owner == np.arange(3)[:, None])[:, None, :]
+    losses = np.array([1.0, 0.1, 0.95])
+    given = Parts(0.5 * P, P, np.ones(3), (KL,) * 3, 0.0, scaled_losses=losses, references=np.ones(3))
+    weights, t, bound = solve_dual(np.ones((1, 4)), given)
+    assert weights is None
+    np.testing.assert_allclose(t, [[0.5, 0.5, 1.0, 0.5]])
+    np.testing.assert_allclose(surrogates(np.ones((1, 4)), t, given).max(), bound)
 
 
 def test_weights_are_looked_for_from_near_those_of_the_last_step(monkeypatch, rng):

@@ -157,7 +157,10 @@ class Parameters:
     )
 
     def unfolded(
-        self, X: MatrixLike, entry_weight: MatrixLike | HeldOut | None = None, uncertainty: MatrixLike | None = None
+        self,
+        X: MatrixLike,
+        entry_weight: MatrixLike | HeldOut | None = None,
+        uncertainty: MatrixLike | HeldOut | None = None,
     ) -> tuple[Parameters, Any, Any, Any]:
         """Return the model of X as a matrix, that matrix, and weights of its entries: as they are unless X is a tensor.
 

@@ -1,7 +1,7 @@
 """A fit that is good for all parts of X at once: the plain fit, each part alone, and the largest regret from there.
 
-The maximum over parts has fronts that are not convex: moving weights alone stop at their ends. So runs begin at the
-plain fit and, with steps that never raise the maximum, at the starts; such steps finish the best point of all.
+The maximum over parts has fronts that are not convex: weights that move from the plain fit stop at their ends. So runs
+begin at the plain fit and at the starts, and steps that never raise the maximum finish the best point of all.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ MOST_LEVELLED = 64
 LEAST_ANSWER = 0.05
 """Of the policy's own step, where next to no regret is left."""
 MOST_FROM_STARTS = 4
-"""Objectives, up to which such steps lead down from the starts too: of more, so few steps would stay far above."""
+"""Objectives, up to which runs begin at the starts too: with more they gain less often than they cost."""
 
 
 def with_levels(problem: Problem, runner: Runner) -> Problem:
@@ -140,16 +140,17 @@ def fit_parts(
         runner.budget.expect(len(runner.starts))
         sums = runner.weighted(tuple(simplex.uniform(len(whole.omega)).tolist()), "fit")
         plain = solve([whole.begun(start) for start in runner.starts], sums)
-    runner.budget.expect(len(plain))
     runner = _answering(whole, plain[0], runner)
-    done = solve([whole.begun((run.W, run.H)) for run in plain], runner.near())
+    begins = [(run.W, run.H) for run in plain]
+    if not isinstance(runner.policy, Fixed) and len(whole.omega) <= MOST_FROM_STARTS:
+        begins += runner.starts
+    runner.budget.expect(len(begins))
+    done = solve([whole.begun(start) for start in begins], runner.near())
     if isinstance(runner.policy, Fixed):
         weights = done[0].weights
         best = min(done, key=lambda run: float(weights @ run.scaled_losses) + run.penalty)
         return whole, certified(whole, best)
     minimax = whole.data.T.space.whole  # which looks at all rows of W in one place
-    if minimax and len(whole.omega) <= MOST_FROM_STARTS:
-        done += _descended(whole, runner.starts, runner)
     if not problem.penalties:  # which plain fits are made without
         done += [replace(done[0], blocks=run.blocks) for run in plain]
     if errors is None:

@@ -18,7 +18,8 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
-from scipy.optimize import minimize
+from numpy.typing import NDArray
+from scipy.optimize import brentq, minimize
 
 from drnmf.algorithms.updates.base import Facts, Parts, Rule
 from drnmf.algorithms.updates.monotone import majorised
@@ -28,8 +29,9 @@ from drnmf.objective import simplex
 
 Evaluate = Callable[[Vector], Vector]
 
-_BISECTIONS = 30
 _TRIALS = 40
+_ALIKE = 1e-9
+"""Of the larger of two surrogates, and of lambda: they are equal."""
 
 
 def surrogates(F: Array, t: Array, parts: Parts, penalty: Slots = NO_SLOTS) -> Vector:
@@ -89,7 +91,7 @@ class Minimax(Rule):
 
 
 def solve_dual(F: Array, parts: Parts, guess: Vector | None = None) -> tuple[Vector | None, Array, float]:
-    """Find (lambda, t, max_beta G_beta(t)) with the smallest maximum: bisection for two losses, SLSQP for more.
+    """Find (lambda, t, max_beta G_beta(t)) with the smallest maximum: Brent's method for two losses, SLSQP for more.
 
     lambda is None where it says nothing: every entry is of one objective, and those that do not move are not weighed.
     """
@@ -110,20 +112,34 @@ def solve_dual(F: Array, parts: Parts, guess: Vector | None = None) -> tuple[Vec
 
     if p == 1:
         evaluate(np.ones(1))
+    elif parts.penalties is None and _each_alone(parts):
+        evaluate(references / references.sum())  # any lambda moves every entry to the same place
+        bound, _, t = best[0]
+        return None, namespace(F).where(_above(parts, bound), t, 1.0), bound
     elif p == 2:
-        _bisect(evaluate)
+        _equal(evaluate)
     else:
         if guess is None:  # the lambda that the run begins with
             guess = parts.coefficients * references / float(parts.coefficients @ references)
         _ascend(evaluate, 0.99 * guess + 0.01 / p)
     bound, weights, t = best[0]
-    return None if p > 1 and parts.penalties is None and _each_alone(parts) else weights, t, bound
+    return weights, t, bound
 
 
 def _each_alone(parts: Parts) -> bool:
     """Whether no entry of the block has a part in two objectives, as rows of W where these are of groups of rows."""
-    having = (namespace(parts.P).abs(parts.N) + parts.P > 0).sum(0)
-    return bool(having.max() <= 1)
+    return bool(_having(parts).sum(0).max() <= 1)
+
+
+def _having(parts: Parts) -> NDArray[np.bool_]:
+    having: NDArray[np.bool_] = namespace(parts.P).abs(parts.N) + parts.P > 0
+    return having
+
+
+def _above(parts: Parts, bound: float) -> Array:
+    """Tell which entries are of objectives above a bound; others need not move, and keep what they have to give."""
+    assert parts.scaled_losses is not None
+    return _having(parts)[parts.scaled_losses > bound].any(0)
 
 
 def _divided(penalty: Slots, number: float) -> Slots:
@@ -131,19 +147,16 @@ def _divided(penalty: Slots, number: float) -> Slots:
     return rising, falling
 
 
-def _bisect(evaluate: Evaluate) -> None:
+def _equal(evaluate: Evaluate) -> None:
     """Two losses: at the best lambda both surrogates are equal, or lambda is a vertex."""
-    low, high = 0.0, 1.0  # weight of the first loss
-    for vertex in (0.0, 1.0):
-        G = evaluate(np.array([vertex, 1.0 - vertex]))
-        if (vertex == 0.0 and G[0] <= G[1]) or (vertex == 1.0 and G[0] >= G[1]):
-            return
-    for _ in range(_BISECTIONS):
-        middle = 0.5 * (low + high)
-        G = evaluate(np.array([middle, 1.0 - middle]))
-        if abs(G[0] - G[1]) <= 1e-9 * G.max():
-            return
-        low, high = (middle, high) if G[0] > G[1] else (low, middle)
+
+    def apart(weight: float) -> float:
+        G = evaluate(np.array([weight, 1.0 - weight]))
+        difference = float(G[0] - G[1])
+        return 0.0 if abs(difference) <= _ALIKE * G.max() else difference
+
+    if apart(0.0) > 0.0 > apart(1.0):
+        brentq(apart, 0.0, 1.0, xtol=_ALIKE, maxiter=_TRIALS, disp=False)
 
 
 def _ascend(evaluate: Evaluate, start: Vector) -> None:
