@@ -132,11 +132,11 @@ def _each_alone(parts: Parts) -> bool:
 
 
 def _having(parts: Parts) -> NDArray[np.bool_]:
-    having: NDArray[np.bool_] = namespace(parts.P).abs(parts.N) + parts.P > 0
-    return having
+    size: Array = namespace(parts.P).abs(parts.N) + parts.P
+    return size > 0
 
 
-def _above(parts: Parts, bound: float) -> Array:
+def _above(parts: Parts, bound: float) -> NDArray[np.bool_]:
     """Tell which entries are of objectives above a bound; others need not move, and keep what they have to give."""
     assert parts.scaled_losses is not None
     return _having(parts)[parts.scaled_losses > bound].any(0)
