@@ -132,14 +132,14 @@ def _each_alone(parts: Parts) -> bool:
 
 
 def _having(parts: Parts) -> NDArray[np.bool_]:
-    size: Array = namespace(parts.P).abs(parts.N) + parts.P
-    return size > 0
+    return namespace(parts.P).abs(parts.N) + parts.P > 0
 
 
 def _above(parts: Parts, bound: float) -> NDArray[np.bool_]:
     """Tell which entries are of objectives above a bound; others need not move, and keep what they have to give."""
     assert parts.scaled_losses is not None
-    return _having(parts)[parts.scaled_losses > bound].any(0)
+    above: NDArray[np.bool_] = namespace(parts.P).any(_having(parts)[parts.scaled_losses > bound], 0)
+    return above
 
 
 def _divided(penalty: Slots, number: float) -> Slots:
