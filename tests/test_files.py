@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import signal
+import zipfile
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
-from drnmf.files import left_over, replacing, write_text
+from drnmf.files import left_over, replacing, write_arrays, write_text
 
 
 def test_a_block_that_fails_leaves_what_was_there(tmp_path: Path) -> None:
@@ -22,6 +26,20 @@ def test_a_block_that_fails_leaves_what_was_there(tmp_path: Path) -> None:
         fail()
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_stop_while_arrays_are_written_is_no_other_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, plain = tmp_path / "a.npz", zipfile.ZipFile.open
+
+    def stopped(self: zipfile.ZipFile, *args: Any, **options: Any) -> Any:
+        handle = plain(self, *args, **options)
+        signal.raise_signal(signal.SIGINT)  # nobody has the handle yet, so nobody closes it
+        return handle
+
+    monkeypatch.setattr(zipfile.ZipFile, "open", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        write_arrays(path, {"a": np.ones(3)})
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_file_is_not_there_before_it_is_whole(tmp_path: Path) -> None:

@@ -10,10 +10,10 @@ import shutil
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 
 @contextmanager
@@ -73,6 +73,17 @@ def temporary_folder(parent: Path, prefix: str) -> Iterator[Path]:
 def left_over(folder: Path, name: str) -> list[Path]:
     """List the temporary files of a process that was killed while it wrote NAME, which may be a pattern."""
     return list(folder.glob(f".{name}.*.tmp"))
+
+
+def write_arrays(path: str | os.PathLike[str], arrays: Mapping[str, Any], durable: bool = True) -> None:
+    """Write a .npz whole or not at all.
+
+    A stop waits until the arrays are written: a ZipFile that is cut short fails when it is closed, and hides the stop.
+    """
+    import numpy as np  # not above: help and refusals need none
+
+    with replacing(path, durable) as stream, uninterrupted():
+        np.savez(stream, **arrays)
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:

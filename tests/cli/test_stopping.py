@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import typer
 
 from drnmf.cli import endings
 from drnmf.files import temporary_folder, uninterrupted
@@ -136,6 +137,21 @@ def test_a_scratch_folder_that_was_not_there_is_gone_again(tmp_path: Path) -> No
         time.sleep(0.01)
     assert life.stop(signal.SIGINT)[0] == 130
     assert life.left() == []
+
+
+@pytest.mark.parametrize("number", ENDINGS, ids=lambda number: signal.Signals(number).name)
+def test_a_stop_behind_another_error_is_the_stop(number: int, capsys: pytest.CaptureFixture[str]) -> None:
+    def work() -> None:
+        with endings.errors_in_a_line(debug=False), endings.stopped_with("half is kept."):
+            try:
+                signal.raise_signal(number)
+            finally:
+                raise ValueError("what was cut short cannot be closed")
+
+    with pytest.raises(typer.Exit) as exit:
+        work()
+    word = ENDINGS[number][1].split(";")[0]
+    assert (exit.value.exit_code, capsys.readouterr().err) == (128 + number, f"{word}; half is kept.\n")
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")

@@ -19,7 +19,7 @@ from drnmf.files import SIGNALS
 
 PATIENCE = 4.0
 """Seconds that a stopped command has to clean up before it is asked again."""
-_WORDS = {signal.SIGINT: "Interrupted", signal.SIGTERM: "Terminated"}
+_WORDS: dict[int, str] = {signal.SIGINT: "Interrupted", signal.SIGTERM: "Terminated"}
 _REFUSALS = (ValueError, OSError, ImportError, MemoryError)
 """Errors whose message was written for the user."""
 # the third: every error of usage; the last: a reader of the output, such as head, that has seen enough
@@ -43,8 +43,18 @@ def stopped_with(remark: str) -> Iterator[None]:
     """Say this, if the block is stopped, instead of "nothing was written"."""
     try:
         yield
-    except (Stopped, KeyboardInterrupt) as stop:
-        raise Stopped(getattr(stop, "number", signal.SIGINT), remark) from None
+    except BaseException as error:
+        if (stop := _stop_behind(error)) is None:
+            raise
+        raise Stopped(stop.number, remark) from None
+
+
+def _stop_behind(error: BaseException) -> Stopped | None:
+    """Find the stop that an error is, or that it hides: what is cut short may fail in its own way when it is closed."""
+    link: BaseException | None = error
+    while link is not None and not isinstance(link, Stopped | KeyboardInterrupt):
+        link = link.__context__
+    return Stopped(signal.SIGINT) if isinstance(link, KeyboardInterrupt) else link
 
 
 @contextmanager
@@ -88,18 +98,17 @@ def errors_in_a_line(debug: bool) -> Iterator[None]:
             yield
     except _TYPERS_OWN:
         raise
-    except (Stopped, KeyboardInterrupt) as stop:
-        from drnmf.cli.common import errors, say
+    except (Exception, Stopped, KeyboardInterrupt) as error:
+        if (stop := _stop_behind(error)) is not None:
+            from drnmf.cli.common import errors, say
 
-        number = getattr(stop, "number", signal.SIGINT)
-        say(f"{_WORDS[number]}; {getattr(stop, 'remark', 'nothing was written.')}", errors)
-        raise typer.Exit(128 + number) from None
-    except Exception as error:
+            say(f"{_WORDS[stop.number]}; {stop.remark}", errors)
+            raise typer.Exit(128 + stop.number) from None
         _complain(error, debug)
         raise typer.Exit(1) from None
 
 
-def _complain(error: Exception, debug: bool) -> None:
+def _complain(error: BaseException, debug: bool) -> None:
     """Print one line on an error, and where it arose if that is wanted."""
     from drnmf.cli.common import errors, in_options, say  # with all the options of all commands
 

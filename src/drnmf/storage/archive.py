@@ -13,7 +13,7 @@ from typing import IO, TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from drnmf.files import replacing
+from drnmf.files import write_arrays
 
 if TYPE_CHECKING:
     from hashlib import _Hash as Digest
@@ -29,14 +29,13 @@ FORMAT = "drnmf-model-1"
 def write_archive(
     path: str | os.PathLike[str], arrays: Mapping[str, Stored], meta: Mapping[str, object], form: str = FORMAT
 ) -> str:
-    """Write all or nothing (see `replacing`). Returns the checksum."""
+    """Write all or nothing (see `write_arrays`). Returns the checksum."""
     plain = {name: np.asarray(array) for name, array in arrays.items()}
     content = {"format": form, **meta}
     checksum = _checksum(plain, content)
     text = json.dumps(content | {_SUM: checksum})  # the order of keys is that of the leaves of a tree
     stored: dict[str, Any] = {_META: np.frombuffer(text.encode(), dtype=np.uint8), **plain}
-    with replacing(path) as stream:
-        np.savez(stream, **stored)
+    write_arrays(path, stored)
     return checksum
 
 

@@ -33,7 +33,7 @@ from drnmf.backends.entries import check_structure, first_bad_entry, first_zero,
 from drnmf.backends.host import open_data
 from drnmf.backends.observed import Ones, weigh
 from drnmf.backends.weighted import Weighted
-from drnmf.files import replacing
+from drnmf.files import write_arrays
 from drnmf.numerics import Entries, Precision
 from drnmf.trees import pack, unpack
 
@@ -208,8 +208,8 @@ class SaveRows:
 
     def __call__(self, values: tuple[object, ...]) -> None:
         content, arrays = pack(values)
-        with replacing(self.path, durable=False) as stream:  # after a power failure there is no fit left to read it
-            np.savez(stream, content=np.array(json.dumps(content)), **arrays)
+        arrays["content"] = np.array(json.dumps(content))
+        write_arrays(self.path, arrays, durable=False)  # after a power failure there is no fit left to read it
 
 
 def load_rows(path: str, types: Mapping[str, type], beside: object = None) -> Kept:
