@@ -96,9 +96,8 @@ struct Source {
         }
     }
 
-    // The tile at (row, column_tile), asked for within `steps` calls; nothing for a tile at the edge.
-    Prefetch<T> prefetch(size_t row, size_t column_tile, size_t row_end, int steps, bool far) const {
-        size_t column = column_tile * TN;
+    // The tile at (row, column), asked for within `steps` calls; nothing for a tile at the edge.
+    Prefetch<T> prefetch(size_t row, size_t column, size_t row_end, int steps, bool far) const {
         Prefetch<T> ask;
         bool rows = s.x.layout == Layout::rows;
         if (row + kTileRows > row_end || column + TN > s.n || !(rows || s.x.layout == Layout::columns)) return ask;

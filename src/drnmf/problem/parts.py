@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from drnmf.backends.base import Ask, Data, losses_of
 from drnmf.backends.observed import weigh
 from drnmf.backends.open import opened_beside
-from drnmf.backends.parted import Parted, Piece
+from drnmf.backends.parted import Parted, Piece, Stack
 from drnmf.losses.base import Loss, Omega
 from drnmf.losses.beta import KL
 from drnmf.losses.part import Part
@@ -39,12 +39,14 @@ class Division:
     places : their rows (columns) in X, in order
     across : whether parts are columns
     losses : those of every part, in the unit of the caller; None where each has all losses of the fit
+    stack : X with the rows of part after part, where its parts are taken from that
     """
 
     labels: tuple[str, ...]
     places: tuple[NDArray[np.intp], ...]
     across: bool = False
     losses: tuple[Omega, ...] | None = None
+    stack: Stack | None = None
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -106,6 +108,20 @@ def groups_of(X: Any, groups: ArrayLike | None) -> tuple[Any, Division | None]:
     return X, Division(tuple(map(str, names.tolist())), tuple(np.flatnonzero(codes == g) for g in range(names.size)))
 
 
+def stacked(problem: Problem, division: Division) -> Division:
+    """Return the same with the rows of part after part side by side, where the compiled extension sweeps those at once.
+
+    X is copied where its rows are not in that order.
+    """
+    data, given = _whole(problem), problem.given
+    if division.across or not hasattr(data, "sweep_parts") or data.missing or problem.observed is not None:
+        return division
+    order, bounds = np.concatenate(division.places), np.cumsum([0, *map(len, division.places)])
+    in_order = bool((np.diff(order) == 1).all())
+    X = data if in_order else opened_beside(data, given.X[order], mean_of(data)).scaled(data.scale)
+    return replace(division, stack=Stack(X, tuple(bounds.tolist()), None if in_order else order))
+
+
 def parts_alone(problem: Problem, division: Division) -> list[Problem]:
     """Return the problem of every part by itself, in the unit of X.
 
@@ -118,9 +134,12 @@ def parts_alone(problem: Problem, division: Division) -> list[Problem]:
     if problem.columns:
         raise ValueError("Groups of rows are fitted to a matrix, and X has more modes than two: unfold it.")
     every = division.losses or (None,) * len(division)
-    for label, at, losses in zip(division.labels, division.places, every, strict=True):
+    for k, (label, at, losses) in enumerate(zip(division.labels, division.places, every, strict=True)):
+        own, rows = given, at
+        if division.stack is not None:
+            own, rows = Received(division.stack.part(k)), slice(None)
         try:
-            part = Problem.opened(*open_part(_whole(problem), given, at, division.across))
+            part = Problem.opened(*open_part(_whole(problem), own, rows, division.across))
         except ValueError as error:
             raise ValueError(f"Part {label!r} of X: {error}") from None
         assert part.data.scale == data.scale
@@ -129,7 +148,7 @@ def parts_alone(problem: Problem, division: Division) -> list[Problem]:
     return found
 
 
-def open_part(data: Any, given: Received, at: NDArray[np.intp], across: bool) -> tuple[Data, Received]:
+def open_part(data: Any, given: Received, at: NDArray[np.intp] | slice, across: bool) -> tuple[Data, Received]:
     """Open a part where X is, in its unit; one of X in blocks of rows is in the same blocks.
 
     Parameters
@@ -146,7 +165,8 @@ def open_part(data: Any, given: Received, at: NDArray[np.intp], across: bool) ->
 def parted(problem: Problem, division: Division, alone: list[Problem], objectives: tuple[Part, ...]) -> Problem:
     """Return the problem of all objectives at once."""
     pairs = zip(division.places, alone, strict=True)
-    data = Parted(_whole(problem), tuple(Piece(at, one.data, division.across) for at, one in pairs))
+    pieces = tuple(Piece(at, one.data, division.across) for at, one in pairs)
+    data = Parted(_whole(problem), pieces, stack=division.stack)
     units = replace(problem.units, given=None)
     return replace(problem, data=data, omega=objectives, units=units).over(np.ones(len(objectives)))
 

@@ -25,7 +25,7 @@ from drnmf.losses.base import Omega, base_of
 from drnmf.losses.part import Part, Rowwise, unsettled
 from drnmf.numerics import HALS_WINDOW, Vector
 from drnmf.objective import simplex
-from drnmf.problem.parts import Division, objective_of_part, parted, parts_alone, simplest_losses
+from drnmf.problem.parts import Division, objective_of_part, parted, parts_alone, simplest_losses, stacked
 from drnmf.problem.problem import Problem, reference_floors
 from drnmf.solve.pipeline import certified
 from drnmf.solve.runner import Runner
@@ -128,6 +128,7 @@ def fit_parts(
     problem : that of all objectives
     result : the best point
     """
+    division = stacked(problem, division)
     alone = parts_alone(problem, division)
     scaled = partial(_scaled, problem, division, alone, scale)
     plain = [] if division.losses else _plain(problem, runner)
