@@ -233,7 +233,7 @@ class Parted(Layer):
         """Whether one curvature serves all columns: beta = 2 throughout, under weights of rows or of columns alone."""
         if ask.curvature is None or ask.sized or ask.observed is not None or not is_quadratic(ask.omega):
             return False  # of several blocks under weights, all have to answer alike
-        of_rows = any(_Objective(0, loss).rho is not None for loss in ask.omega)
+        of_rows = any(_rho(loss) is not None for loss in ask.omega)
         if of_rows and (self._tables or not (self._by_columns or self._weighs_rows)):
             return False
         return self._shares_curvature
@@ -385,6 +385,12 @@ def _owner(loss: Loss) -> tuple[int, Loss]:
     return loss.index if isinstance(loss, Part) else -1, base_of(loss)
 
 
+def _rho(loss: Loss) -> Rowwise | None:
+    """What a loss makes of those of rows, where it is of rows."""
+    inner = loss.base if isinstance(loss, Part) else loss
+    return inner if isinstance(inner, Rowwise) else None
+
+
 @dataclass
 class _Sum:
     """An answer while it grows; gram is for where all columns share their curvature, and P and Q are not made."""
@@ -433,8 +439,7 @@ class _Objective:
 
     @property
     def rho(self) -> Rowwise | None:
-        inner = self.loss.base if isinstance(self.loss, Part) else self.loss
-        return inner if isinstance(inner, Rowwise) else None
+        return _rho(self.loss)
 
     def value(self, loss: float) -> float:
         return self.loss.value(loss) if isinstance(self.loss, Part) else loss
