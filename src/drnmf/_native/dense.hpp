@@ -156,7 +156,7 @@ struct DenseBlock {
             for (size_t i = at.row; i < at.row_end; i += TM)
                 for (size_t j = 0; j < tiles; ++j) {
                     if (s.stopped(s.stop_context)) return;
-                    next = source.prefetch(i + TM, column(j), at.row_end, steps, !needs_model);
+                    next = source.prefetch(least(i + TM, at.row_end), column(j), steps, !needs_model);
                     tile(source, i, j);
                 }
         } else {
@@ -164,7 +164,7 @@ struct DenseBlock {
                 source.start_columns(at.row, column(j), columns(j));
                 for (size_t i = at.row; i < at.row_end; i += TM) {
                     if (s.stopped(s.stop_context)) return;
-                    next = source.prefetch(i + TM, column(j), at.row_end, steps, false);
+                    next = source.prefetch(least(i + TM, at.row_end), column(j), steps, false);
                     tile(source, i, j);
                 }
             }

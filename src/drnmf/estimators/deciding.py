@@ -15,6 +15,7 @@ from drnmf.losses.beta import FROBENIUS
 from drnmf.losses.huber import Huber
 from drnmf.losses.names import as_loss
 from drnmf.losses.negative_binomial import NegativeBinomial
+from drnmf.losses.part import Rowwise
 from drnmf.numerics import Array, Entries, MatrixLike
 from drnmf.parameters.common import Parameters
 from drnmf.parameters.fields import checked
@@ -148,6 +149,8 @@ def _filled(value: object, family: type, loss: Loss) -> Any:
     """Put a loss in the place of one that lacked a number, alone or among others."""
     if isinstance(value, list | tuple | set | frozenset):
         return [_filled(one, family, loss) for one in value]
+    if isinstance(value, Rowwise):
+        return replace(value, base=_filled(value.base, family, loss))
     return loss if is_unsized(value, family) else value
 
 

@@ -168,6 +168,8 @@ def is_unsized(value: object, family: type) -> bool:
         return value.strip().lower() == family("auto").key
     if isinstance(value, family):
         return bool(getattr(value, "unsized", False))
+    if isinstance(value, OfEntries):
+        return is_unsized(value.base, family)
     if not isinstance(value, list | tuple | set | frozenset):
         return False
     return any(is_unsized(loss, family) for loss in value)
