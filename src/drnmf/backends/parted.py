@@ -294,8 +294,8 @@ class Parted(Layer):
         if gram is not None and not turned:
             gram = gram * by
         if ask.weights is not None and not turned:
-            N, P, gram = (None if part is None else part.sum(0)[None] if len(part) else part for part in (N, P, gram))
-            gram = None if gram is None else gram[0]
+            N, P = (part.sum(0)[None] if len(part) else part for part in (N, P))
+            gram = None if gram is None else gram.sum(0)
         return replace(swept, N=N, P=P, gram=gram)
 
     def _add(self, found: _Sum, W: Any, H: Any, ask: Ask, owner: tuple[int, Loss], slots: list[int]) -> None:

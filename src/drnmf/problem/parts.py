@@ -118,7 +118,7 @@ def stacked(problem: Problem, division: Division) -> Division:
         return division
     order, bounds = np.concatenate(division.places), np.cumsum([0, *map(len, division.places)])
     in_order = bool((np.diff(order) == 1).all())
-    X = data if in_order else opened_beside(data, given.X[order], mean_of(data)).scaled(data.scale)
+    X: Any = data if in_order else opened_beside(data, given.X[order], mean_of(data)).scaled(data.scale)
     return replace(division, stack=Stack(X, tuple(bounds.tolist()), None if in_order else order))
 
 
@@ -135,11 +135,11 @@ def parts_alone(problem: Problem, division: Division) -> list[Problem]:
         raise ValueError("Groups of rows are fitted to a matrix, and X has more modes than two: unfold it.")
     every = division.losses or (None,) * len(division)
     for k, (label, at, losses) in enumerate(zip(division.labels, division.places, every, strict=True)):
-        own, rows = given, at
-        if division.stack is not None:
-            own, rows = Received(division.stack.part(k)), slice(None)
         try:
-            part = Problem.opened(*open_part(_whole(problem), own, rows, division.across))
+            if division.stack is not None:
+                part = Problem.opened(*_opened(_whole(problem), Received(division.stack.part(k))))
+            else:
+                part = Problem.opened(*open_part(_whole(problem), given, at, division.across))
         except ValueError as error:
             raise ValueError(f"Part {label!r} of X: {error}") from None
         assert part.data.scale == data.scale
@@ -148,7 +148,7 @@ def parts_alone(problem: Problem, division: Division) -> list[Problem]:
     return found
 
 
-def open_part(data: Any, given: Received, at: NDArray[np.intp] | slice, across: bool) -> tuple[Data, Received]:
+def open_part(data: Any, given: Received, at: NDArray[np.intp], across: bool) -> tuple[Data, Received]:
     """Open a part where X is, in its unit; one of X in blocks of rows is in the same blocks.
 
     Parameters
@@ -158,7 +158,12 @@ def open_part(data: Any, given: Received, at: NDArray[np.intp] | slice, across: 
     """
     if not data.T.space.whole:
         return data.part(at, across), Received(None)
-    own, mean = given.columns(at) if across else given.rows(at), mean_of(data)
+    return _opened(data, given.columns(at) if across else given.rows(at))
+
+
+def _opened(data: Any, own: Received) -> tuple[Data, Received]:
+    """Open a part, as it was received, in the unit of X."""
+    mean = mean_of(data)
     return weigh(opened_beside(data, own.X, mean), own.observed, mean).scaled(data.scale), own
 
 
