@@ -48,7 +48,7 @@ def samson(penalty: Volume, seed: int) -> dict[str, Any]:
     pixels, truth = np.maximum(data["Y"].astype(float).T, 0.0), data["GT"].astype(float)
     fractions = np.transpose(data["S_GT"], (1, 0, 2)).reshape(-1, 3)  # the image is stored column by column
     X = pixels / pixels.sum(axis=1, keepdims=True)
-    model = BetaNMF(3, beta=2, sum_to_one="W", penalties=[penalty], init="random", random_state=seed, max_iter=1000)
+    model = BetaNMF(3, beta=2, sum_to_one="W", penalties=[penalty], random_state=seed, max_iter=1000)
     W = model.fit_transform(X)
     order, close = cosines(model.components_, truth)
     error = float(np.sqrt(np.mean((W[:, order] - fractions) ** 2)))
