@@ -10,8 +10,9 @@ from typer.core import TyperCommand, TyperGroup
 
 from drnmf import __version__
 from drnmf.cli.endings import errors_in_a_line
+from drnmf.loading import load
 from drnmf.runs.apps import COMMANDS as APPS
-from drnmf.runs.apps import Command, load
+from drnmf.runs.apps import Command
 
 LIBRARY = {
     "discover": Command(

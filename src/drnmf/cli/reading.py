@@ -14,6 +14,7 @@ import typer
 
 from drnmf.cli import options
 from drnmf.cli.common import bad_usage, in_options, warn
+from drnmf.loading import needs
 
 if TYPE_CHECKING:
     from drnmf.matrices.matrix import Layout, Matrix
@@ -202,14 +203,10 @@ def stored_in_blocks(path: Path) -> bool:
 
 
 def need_dask() -> ModuleType:
-    """Import Dask, or say how to get it."""
-    try:
-        import dask
-        import dask.array
-        import distributed  # noqa: F401
-    except ImportError as error:
-        raise ImportError(f"Dask is needed here ({error}): pip install 'drnmf[dask]'.") from None
-    return dask
+    """Import Dask with its cluster, or say how to get it."""
+    for module in ("dask.array", "distributed"):
+        needs(module, "dask", "here")
+    return needs("dask", "dask", "here")
 
 
 def parse_image(text: str) -> tuple[int, int]:

@@ -66,9 +66,7 @@ def _panels(
     discovery: Named, shown: Places, axis: Callable[[Axes, Named, int], None], columns: int, size: tuple[float, float]
 ) -> Figure:
     """Draw one panel for every component."""
-    figures.check_matplotlib()
-    import matplotlib
-
+    matplotlib = figures.matplotlib()
     columns = min(columns, len(shown))
     rows = -(-len(shown) // columns)
     with matplotlib.rc_context(figures.STYLE):
@@ -152,9 +150,7 @@ def _map(axis: Axes, discovery: Named, k: int) -> None:
 
 def _stacked(discovery: Named, shown: Places) -> Figure:
     """Draw contributions stacked by sample, the largest samples first."""
-    figures.check_matplotlib()
-    import matplotlib
-
+    matplotlib = figures.matplotlib()
     parts = np.asarray(discovery.contributions, dtype=np.float64)
     order = np.argsort(-parts.sum(axis=1), kind="stable")[:STACKED]
     with matplotlib.rc_context(figures.STYLE):

@@ -13,9 +13,9 @@ from numpy.typing import ArrayLike
 
 from drnmf.estimators.models import BetaNMF, MultiObjectiveNMF
 from drnmf.estimators.tables import places
+from drnmf.loading import needs
 from drnmf.losses.base import betas_of
 from drnmf.losses.names import as_written
-from drnmf.matrices.frames import needs
 from drnmf.matrices.matrix import Labels
 from drnmf.matrices.mutations import spelt
 from drnmf.numerics import Array, Entries

@@ -20,10 +20,10 @@ import scipy.sparse as sp
 
 from drnmf.backends.entries import check_structure
 from drnmf.files import replacing
+from drnmf.loading import needs
 from drnmf.matrices.cells import Refused
 from drnmf.matrices.damage import check_hdf5
 from drnmf.matrices.files import read_matrix
-from drnmf.matrices.frames import needs
 from drnmf.matrices.matrix import AS_FOUND, Labels, Layout, Matrix, check_form, readable
 from drnmf.numerics import Entries
 from drnmf.storage.archive import read_header

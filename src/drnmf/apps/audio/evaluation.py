@@ -7,13 +7,13 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from types import ModuleType
 
 import numpy as np
 
 from drnmf.apps.audio.recording import Recording, open_recording
 from drnmf.apps.audio.separation import Groups, masks, match_components
 from drnmf.apps.audio.transform import Transform
+from drnmf.loading import needs
 from drnmf.numerics import Array, Vector
 
 
@@ -25,14 +25,6 @@ class Measures:
     sir: Vector
     sar: Vector
     order: tuple[int, ...]
-
-
-def _package() -> ModuleType:
-    try:
-        import fast_bss_eval
-    except ImportError as error:
-        raise ImportError(f"SDR, SIR and SAR need fast_bss_eval ({error}): pip install 'drnmf[audio]'") from None
-    return fast_bss_eval
 
 
 def measure(references: Vector, estimates: Vector, filter_length: int = 512) -> Measures:
@@ -73,7 +65,7 @@ def measure(references: Vector, estimates: Vector, filter_length: int = 512) -> 
         if silent.size:
             raise ValueError(f"{name} {silent[0]} is silent: SDR is not defined for it.")
     with np.errstate(divide="ignore", invalid="ignore"):
-        measured = _package().bss_eval_sources(
+        measured = needs("fast_bss_eval", "audio", "for SDR, SIR and SAR").bss_eval_sources(
             truth, guess, filter_length=filter_length, compute_permutation=True, use_cg_iter=None
         )
     sdr, sir, sar = (np.asarray(values, dtype=np.float64) for values in measured[:3])
