@@ -99,13 +99,14 @@ def discover(
         (heavy, HEAVY, "--heavy"),
     ):
         choice(value, allowed, name)
-    choice(field, ("auto", *options.FIELDS), "--field")
+    choice(field, ("auto", *schema.FIELDS), "--field")
     losses = betas if betas == "auto" else options.parse_omega(betas)
     asked, checkpoint = settings.asked, settings["checkpoint"]
     results = results.settled("discover", x, reference, groups, source.weights_file)
     keeping.check(checkpoint, results.folder)
     from drnmf.discovery.folder import write_discovery
     from drnmf.discovery.found import labelled as with_labels
+    from drnmf.discovery.named import facts_of
     from drnmf.estimators.models import DRNMF
     from drnmf.matrices.companions import read_groups, read_known
     from drnmf.selection.asked import Asked
@@ -147,8 +148,9 @@ def discover(
             summary["field"] = field
         summary["parameters"] = settings.stored(*_NOT_PARAMETERS)
         summary["seed"], summary["input"] = settings["random_state"], data.described
-        if x.suffix.lower() == ".h5ad" and profiles == "columns":
-            _annotate(x, temporary, discovery)
+        if profiles == "columns":
+            found = discovery.contributions, discovery.components
+            data.annotate(temporary, *found, discovery.names, facts_of(discovery))
         write_discovery(temporary, discovery, summary | write.computed_by(matrix.X))
         results.add_page(temporary)
     say(f"{in_options(discovery.summary())} {discovery.seconds:.1f} s; results in {results.folder}")
@@ -174,18 +176,6 @@ def side_of(profiles: str, reference: Path | None, matrix: Matrix) -> str:
         say(f"Components are profiles over the rows of X: {why} (--profiles columns decides otherwise).", errors)
         return "rows"
     return "columns"
-
-
-def _annotate(x: Path, folder: Path, discovery: Named) -> None:
-    """Put a copy of an .h5ad file with the result in it into the folder."""
-    from drnmf.discovery.named import facts_of
-    from drnmf.runs.write import write_annotated
-
-    facts = facts_of(discovery)
-    if not write_annotated(
-        x, folder / schema.ANNOTATED, discovery.contributions, discovery.components, discovery.names, facts
-    ):
-        say("No copy of the .h5ad file: anndata is not installed. Get it with: pip install 'drnmf[anndata]'", errors)
 
 
 _NOT_PARAMETERS = ("x", "out", "overwrite", "threads", "quiet", "report", "checkpoint")

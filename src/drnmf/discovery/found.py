@@ -14,14 +14,16 @@ from numpy.typing import NDArray
 from drnmf.discovery.folder import write_report_folder
 from drnmf.discovery.named import Named, component_labels, facts_of
 from drnmf.matrices.matrix import Labels
-from drnmf.matrices.mutations import SUBSTITUTIONS, spelt, substitution
+from drnmf.matrices.mutations import spelt, substitution
 from drnmf.numerics import Entries, XLike
 from drnmf.parameters.common import Parameters
 from drnmf.problem.tabular import Tabular, tabular
 from drnmf.report import figures
+from drnmf.report.pictures import BASES as SHADES
 from drnmf.report.pictures import STACKED, mutation_order
-from drnmf.report.profiles import DRAWN, FIELDS, axis_of, dates_of, field_of
+from drnmf.report.profiles import DRAWN, axis_of, dates_of, field_of
 from drnmf.runs.quality import quality
+from drnmf.runs.schema import FIELDS
 from drnmf.runs.write import annotate
 from drnmf.selection.asked import Asked, SearchResult
 from drnmf.selection.discover import search
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
 
 Places = NDArray[np.intp]
 WHAT = ("components", "contributions", "maps")
-BASES = dict(zip(SUBSTITUTIONS, ("#02bdee", "#111111", "#e42a27", "#b8b4b5", "#a2cf63", "#ecb0ae"), strict=True))
+BASES = SHADES | {"C>G": "#111111"}  # ink, which follows the theme of a page
 _LISTED = 15
 """Genes that are listed of a long profile."""
 

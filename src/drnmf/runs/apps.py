@@ -53,7 +53,7 @@ TRANSFORMS = {
 
 PAGES = {
     "separate": "drnmf.apps.audio.page:SEPARATION",
-    "topics": "drnmf.apps.text.page:TOPICS",
+    "topics": "drnmf.apps.text.topics:TOPICS",
     "demo": "drnmf.apps.audio.page:DEMO",
 }
 """What the page of a run shows, by the kind of the run: a `drnmf.report.parts.Kind`."""
