@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drnmf.discovery.folder import write_report_folder
-from drnmf.discovery.named import Named, component_labels, facts_of
+from drnmf.discovery.named import Named, Weights, component_labels, facts_of
 from drnmf.matrices.matrix import Labels
 from drnmf.matrices.mutations import spelt, substitution
 from drnmf.numerics import Entries, XLike
@@ -239,8 +239,8 @@ def discover(
     level: float | None = 0.9,
     reference: Any = None,
     keep: bool = False,
-    entry_weight: Any = None,
-    uncertainty: Any = None,
+    entry_weight: Weights = None,
+    uncertainty: Weights = None,
     groups: Iterable[object] | None = None,
 ) -> Discovery:
     """Find how many components X has, under which noise, and which of them come again in every run.

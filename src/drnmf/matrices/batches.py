@@ -10,7 +10,6 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -68,7 +67,7 @@ def row_batches(source: Path, size: int, variable: str | None = None, layout: La
 
 def _standard_input(size: int, layout: Layout) -> Iterator[Matrix]:
     head = next((line for line in sys.stdin if line.strip()), "")
-    stream: Any = chain([head], sys.stdin)
+    stream = chain([head], sys.stdin)
     if head.lstrip()[:1] in ("[", "{"):
         yield from _json_lines("standard input", stream, size)
         return

@@ -239,7 +239,7 @@ def _lazy(
     element: tuple[str, str],
     shape: tuple[int, ...],
     rows: int,
-    dtype: np.dtype[Any],
+    dtype: np.dtype[np.generic],
     sparse: bool = False,
 ) -> da.Array:
     """Make an array of blocks of rows of an element (its store, its name), which are read when they are needed."""

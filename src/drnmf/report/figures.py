@@ -8,6 +8,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from drnmf.loading import needs
 
 if TYPE_CHECKING:
@@ -46,7 +49,7 @@ def figure(
     sharex: bool = False,
     sharey: bool = False,
     dpi: int = 110,
-) -> Iterator[Any]:
+) -> Iterator[NDArray[np.object_]]:
     """Give the axes (rows, columns) of a figure; it is written as STEM.png when the block ends.
 
     The figure belongs to no window and to no global state.
