@@ -25,7 +25,7 @@ LIBRARY = {
         "Factorise several tables of the same rows at once, each with columns, loss and unit of its own.",
     ),
     "assign": Command(
-        "drnmf.cli.assign:assign",
+        "drnmf.cli.discover:assign",
         "Find which of some known components every sample has, and how much of each: contributions with real zeros.",
     ),
     "resume": Command(

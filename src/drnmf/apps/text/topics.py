@@ -17,7 +17,7 @@ from drnmf.estimators.comparison import Comparison, compare
 from drnmf.estimators.models import DRNMF
 from drnmf.numerics import Array, Entries, Vector
 from drnmf.parameters.fields import check_integer
-from drnmf.report.components import listed_parts
+from drnmf.report.findings import listed_parts
 from drnmf.report.parts import NOTHING, Kind, Section, Side, section, table
 from drnmf.runs import schema
 from drnmf.runs.read import Run
