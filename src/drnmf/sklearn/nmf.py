@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from drnmf.numerics import Array, Entries, MatrixLike, Maybe
     from drnmf.sklearn.engine import Settings
 
+    Weights = ArrayLike | None
+
 FORMS: dict[str, Any] = {"accept_sparse": ("csr", "csc"), "dtype": [np.float64, np.float32]}
 
 
@@ -35,12 +37,7 @@ class Translated(theirs._BaseNMF):  # type: ignore[misc]
     """What the estimators here share: scikit-learn's parameters as settings of the engine."""
 
     def fit(
-        self,
-        X: MatrixLike,
-        y: object = None,
-        W: Maybe = None,
-        H: Maybe = None,
-        sample_weight: ArrayLike | None = None,
+        self, X: MatrixLike, y: object = None, W: Maybe = None, H: Maybe = None, sample_weight: Weights = None
     ) -> Self:
         """Factorise X as W H.
 
@@ -60,12 +57,7 @@ class Translated(theirs._BaseNMF):  # type: ignore[misc]
 
     @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
     def fit_transform(
-        self,
-        X: MatrixLike,
-        y: object = None,
-        W: Maybe = None,
-        H: Maybe = None,
-        sample_weight: ArrayLike | None = None,
+        self, X: MatrixLike, y: object = None, W: Maybe = None, H: Maybe = None, sample_weight: Weights = None
     ) -> Array:
         """Fit, and return W.
 
@@ -98,9 +90,7 @@ class Translated(theirs._BaseNMF):  # type: ignore[misc]
         here = validate_data(self, on_host(X), reset=False, ensure_non_negative=True, **FORMS)
         return self._transformed(X, here)
 
-    def _fitted(
-        self, X: MatrixLike, here: Entries, W: Maybe, H: Maybe, sample_weight: ArrayLike | None
-    ) -> tuple[Array, Array]:
+    def _fitted(self, X: MatrixLike, here: Entries, W: Maybe, H: Maybe, sample_weight: Weights) -> tuple[Array, Array]:
         """Fit `here`, X on the host and checked, and return W and H in the kind of X."""
         raise NotImplementedError
 
@@ -222,9 +212,7 @@ class NMF(Translated, Shares, decomposition.NMF):  # type: ignore[misc]
         )  # fmt: skip
         self.device = device
 
-    def _fitted(
-        self, X: MatrixLike, here: Entries, W: Maybe, H: Maybe, sample_weight: ArrayLike | None
-    ) -> tuple[Array, Array]:
+    def _fitted(self, X: MatrixLike, here: Entries, W: Maybe, H: Maybe, sample_weight: Weights) -> tuple[Array, Array]:
         W, H, self.n_iter_, self.reconstruction_err_ = self._factorised(
             here, W, H, sample_weight, _where_it_is(X, here)
         )
@@ -240,7 +228,7 @@ class NMF(Translated, Shares, decomposition.NMF):  # type: ignore[misc]
         return engine().contributions(X if there is None else there, H, self._settings()), H
 
     def _factorised(
-        self, X: Entries, W: Maybe, H: Maybe, sample_weight: ArrayLike | None, there: Entries = None
+        self, X: Entries, W: Maybe, H: Maybe, sample_weight: Weights, there: Entries = None
     ) -> tuple[Array, Array, int, float]:
         """Begin where scikit-learn would, and fit; `there` is X where it is fitted, if not in host memory."""
         self._checked(X)
