@@ -7,14 +7,14 @@ and H is this package's stream; where one batch holds all rows there is none to 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
 from sklearn import decomposition
 from sklearn.utils.validation import check_non_negative
 
 from drnmf.estimators.tables import Shares
-from drnmf.sklearn.nmf import Translated, engine, on_host
+from drnmf.sklearn.nmf import DEVICE, Translated, engine, on_host
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -59,10 +59,7 @@ class MiniBatchNMF(Translated, Shares, decomposition.MiniBatchNMF):  # type: ign
     """
 
     _weights: Vector | None = None  # of the rows, while they are fitted
-    _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **decomposition.MiniBatchNMF._parameter_constraints,
-        "device": [str, None],
-    }
+    _parameter_constraints: ClassVar[dict[str, object]] = decomposition.MiniBatchNMF._parameter_constraints | DEVICE
 
     def __init__(
         self,

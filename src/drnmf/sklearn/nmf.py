@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     Weights = ArrayLike | None
 
 FORMS: dict[str, Any] = {"accept_sparse": ("csr", "csc"), "dtype": [np.float64, np.float32]}
+DEVICE = {"device": [str, None]}
 
 
 class Translated(theirs._BaseNMF):  # type: ignore[misc]
@@ -183,10 +184,7 @@ class NMF(Translated, Shares, decomposition.NMF):  # type: ignore[misc]
     True
     """
 
-    _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **decomposition.NMF._parameter_constraints,
-        "device": [str, None],
-    }
+    _parameter_constraints: ClassVar[dict[str, object]] = decomposition.NMF._parameter_constraints | DEVICE
 
     def __init__(
         self,
