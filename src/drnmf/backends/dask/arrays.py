@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import warnings
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import dask
@@ -52,7 +51,6 @@ def blocks_of(X: da.Array, mean: float | None = None) -> Blocks:
         save_every=int(dask.config.get("drnmf.save-every", cluster.SAVE_EVERY)),
         count=count,
         observed=None if count == m * n else Ones((m, n)),
-        zero_at=next((summary.zero for summary in _placed(summaries) if summary.zero is not None), None),
     )
 
 
@@ -160,17 +158,6 @@ def _listed(value: object) -> tuple[list[object]]:
     return ([value],)
 
 
-def _placed(summaries: list[Summary]) -> list[Summary]:
-    """Positions counted from the first row of X instead of the first of each block."""
-    placed, row = [], 0
-    for summary in summaries:
-        bad = None if summary.bad is None else (summary.bad[0] + row, *summary.bad[1:])
-        zero = None if summary.zero is None else (summary.zero[0] + row, summary.zero[1])
-        placed.append(replace(summary, bad=bad, zero=zero))
-        row += summary.shape[0]
-    return placed
-
-
 def _check(summaries: list[Summary], X: da.Array) -> None:
     for i, (summary, size) in enumerate(zip(summaries, X.chunks[0], strict=True)):
         if summary.shape != (size, X.shape[1]):
@@ -178,9 +165,12 @@ def _check(summaries: list[Summary], X: da.Array) -> None:
                 f"Block {i} of X has shape {summary.shape}, but its chunks say {(size, X.shape[1])}: "
                 "give the true chunks where the array is made."
             )
-    for summary in _placed(summaries):
+    first = 0
+    for summary in summaries:
         if summary.bad is not None:
-            raise refusal(*summary.bad, "NMF")
+            i, j, value = summary.bad
+            raise refusal(first + i, j, value, "NMF")
+        first += summary.shape[0]
 
 
 def _scratch() -> Scratch | None:

@@ -50,7 +50,6 @@ class Blocks:
     in_memory : X stays with the workers; else it is read from its source in every sweep
     assignment : the worker of each block, as long as it lives
     scratch : where W goes now and then, so that lost workers cost little; None where there are no workers
-    zero_at : position of the first zero of X, for the error that names it
     traffic : bytes moved so far
     types : dataclasses that states of the rules may hold
     count : how many entries are observed
@@ -70,7 +69,6 @@ class Blocks:
     assignment: cluster.Assignment
     scratch: Scratch | None
     save_every: int
-    zero_at: tuple[int, int] | None
     traffic: cluster.Traffic = field(default_factory=cluster.Traffic)
     types: dict[str, type] = field(default_factory=dict)
     count: int = 0
@@ -116,7 +114,6 @@ class Blocks:
             holders=kept,
             mean=tally.mean * self.scale if mean is None else mean,
             zeros=tally.zeros,
-            zero_at=None,
             count=tally.count,
             observed=Ones(self.shape),
             traffic=cluster.Traffic(),
@@ -148,7 +145,6 @@ class Blocks:
             sizes=sizes,
             columns=columns,
             zeros=tally.zeros,
-            zero_at=None,
             assignment=self.assignment.within(some),
             traffic=cluster.Traffic(),
             count=tally.count,
@@ -252,14 +248,6 @@ class Blocks:
         W = Factor(self, Node(None, stored=Stored(tuples, 0)), rank, transposed=True)
         return W, np.maximum(H * root, floor).astype(self.dtype)
 
-    def first_zero(self) -> tuple[int, int]:
-        if self.zero_at is not None:
-            return self.zero_at
-        first = np.cumsum([0, *self.sizes]).tolist()
-        places = [place for place in zip(first, self.collect(_first_zero), strict=False) if place[1] is not None]
-        start, (i, j) = places[0]
-        return start + i, j
-
     @property
     def starts(self) -> Self:
         return self
@@ -320,10 +308,6 @@ class Transposed(OfData):
     def sweep(self, W: Array, H: Factor, ask: Ask) -> Sweep:
         ask = ask if self.observed is None else replace(ask, observed=self.observed)
         return _promise(Node(SweepRows(ask), H, Shared(W.T), OwnRows(), keep="unless used"))
-
-    def first_zero(self) -> tuple[int, int]:
-        i, j = self.data.first_zero()
-        return j, i
 
     @property
     def starts(self) -> Self:
@@ -399,10 +383,6 @@ def _row_digests(data: Any) -> bytes:
 
 def _tally(holder: Any) -> tuple[Tally]:
     return (holder.tally,)
-
-
-def _first_zero(data: Data) -> tuple[int, int] | None:
-    return data.first_zero() if data.zeros else None
 
 
 def _weights_digest(data: Any) -> bytes:

@@ -29,7 +29,7 @@ from dask.core import flatten
 
 from drnmf.backends.base import Data, Observed
 from drnmf.backends.dask.nodes import Kept, arrays_in
-from drnmf.backends.entries import check_structure, first_bad_entry, first_zero, is_sound
+from drnmf.backends.entries import check_structure, first_bad_entry, is_sound
 from drnmf.backends.host import open_data
 from drnmf.backends.observed import Ones, weigh
 from drnmf.backends.weighted import Weighted
@@ -124,7 +124,7 @@ class Summary:
     """What one look at a block tells.
 
     missing : how many entries are NaN
-    bad, zero : position (and value) of the first entry that is not >= 0 and finite, and of the first zero
+    bad : position and value of the first entry that is not >= 0 and finite
     """
 
     shape: tuple[int, ...]
@@ -133,7 +133,6 @@ class Summary:
     missing: int
     nbytes: int
     bad: tuple[int, int, float] | None
-    zero: tuple[int, int] | None
 
 
 def hold(X: Entries, dtype: object) -> tuple[InMemory | None, Summary]:
@@ -152,15 +151,15 @@ def look(holder: OutOfCore) -> Summary:
 
 def _refused(X: Entries) -> Summary:
     bad = first_bad_entry(X, gaps=True) if X.ndim == 2 else None
-    return Summary(X.shape, np.nan, 0, 0, 0, bad, None)
+    return Summary(X.shape, np.nan, 0, 0, 0, bad)
 
 
 def _summary(X: Entries, holder: InMemory) -> Summary:
     data = holder.data(1.0, 1.0)
     values = X.data if sp.issparse(X) else X
-    zero, missing = first_zero(X) if data.zeros else None, X.shape[0] * X.shape[1] - data.count
+    missing = X.shape[0] * X.shape[1] - data.count
     total = float(values.sum(dtype=np.float64, where=~np.isnan(values)) if missing else values.sum(dtype=np.float64))
-    return Summary(X.shape, total, data.zeros, missing, holder.__sizeof__(), None, zero)
+    return Summary(X.shape, total, data.zeros, missing, holder.__sizeof__(), None)
 
 
 class Scratch:
