@@ -43,7 +43,7 @@ from drnmf.problem.problem import Problem, dispersions
 from drnmf.problem.receive import Received, refuse_signed
 from drnmf.problem.units import mean_of
 from drnmf.problem.unobserved import mean_row, row_weights, with_rows_weighted
-from drnmf.problem.weights import Reading, WeightsLike
+from drnmf.problem.weights import Reading, WeightsLike, reading_of
 from drnmf.selection.alpha import AlphaPath, choose_alphas, decided, undecided
 from drnmf.selection.entries import counted
 from drnmf.selection.warm_starts import grown
@@ -53,7 +53,7 @@ from drnmf.solve.parts import adopt_parts, fit_parts, losses_of_rows, with_level
 from drnmf.solve.pipeline import fit_factors, running, settle, warn_unconverged
 from drnmf.solve.references import check_references
 from drnmf.solve.runner import Runner
-from drnmf.solve.settings import asked_losses, control_of, problem_of, reading_of, settings_of, terms_of
+from drnmf.solve.settings import asked_losses, control_of, problem_of, settings_of, terms_of
 from drnmf.solve.tables import (
     Joined,
     adopt_tables,

@@ -26,8 +26,9 @@ from drnmf.parameters.fields import parameters_of
 from drnmf.parameters.solver import as_solver
 from drnmf.problem.problem import floors_at
 from drnmf.problem.units import losses_at
+from drnmf.problem.weights import reading_of
 from drnmf.solve.progress import progress_bar
-from drnmf.solve.settings import control_of, reading_of
+from drnmf.solve.settings import control_of
 
 
 @dataclass(frozen=True)

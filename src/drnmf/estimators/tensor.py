@@ -33,9 +33,9 @@ from drnmf.parameters.fields import Kind, check_integer, checked, documented, pa
 from drnmf.problem.check import structured
 from drnmf.problem.device import Placement
 from drnmf.problem.receive import Received
-from drnmf.problem.weights import WeightsLike
+from drnmf.problem.weights import WeightsLike, reading_of
 from drnmf.solve.encode import Encoder
-from drnmf.solve.settings import constraints_of, reading_of
+from drnmf.solve.settings import constraints_of
 
 MOST_COLUMNS = 1 << 26
 """Columns of an unfolding: the product of all modes but one has a factor, which must be in memory."""

@@ -29,8 +29,8 @@ from drnmf.problem.device import is_sparse, is_tensor, place
 from drnmf.problem.parts import Division, open_part
 from drnmf.problem.receive import Received, received
 from drnmf.problem.tabular import Tabular, tabular
+from drnmf.problem.weights import reading_of
 from drnmf.solve.encode import Encoder
-from drnmf.solve.settings import reading_of
 
 
 def is_elsewhere(X: object) -> bool:
@@ -362,7 +362,8 @@ def encoded_tables(model: BaseEstimator, given: Given, encoder: Encoder) -> Arra
     read = received(joined.X, reading_of(model, None, None), type(model).__name__)
     if read.observed is not None:
         raise ValueError(
-            "transform of tables has no unstored='missing': give dense tables, NaN where nothing is known."
+            "transform of tables takes no sparse tables whose stored entries alone count: give dense ones, NaN where "
+            "nothing is known."
         )
     joined = replace(joined, X=read.X)
     fitted = {table.name: table for table in model.tables_}
