@@ -9,8 +9,7 @@ if TYPE_CHECKING:
     from drnmf.backends.entries import beta_divergence
     from drnmf.backends.observed import HeldOut
     from drnmf.discovery.found import discover
-    from drnmf.estimators.load import load
-    from drnmf.estimators.models import DRNMF, BetaNMF, MultiObjectiveNMF
+    from drnmf.estimators.models import DRNMF, BetaNMF, MultiObjectiveNMF, load
     from drnmf.estimators.pareto import pareto_front
     from drnmf.estimators.tensor import CP
     from drnmf.losses.huber import Huber
@@ -77,7 +76,7 @@ _MODULES = {
     "discover": "discovery.found",
     "intervals": "selection.intervals",
     "match": "selection.matching",
-    "load": "estimators.load",
+    "load": "estimators.models",
     "beta_divergence": "backends.entries",
     "noise_profile": "selection.noise",
     "pareto_front": "estimators.pareto",

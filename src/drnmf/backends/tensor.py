@@ -34,9 +34,8 @@ from drnmf.backends.base import Ask, Data, Space, Sweep
 from drnmf.backends.host.dense import DenseMatrix
 from drnmf.backends.host.sparse import SparseMatrix
 from drnmf.backends.host.stored import StoredOnly, as_asked
-from drnmf.backends.modes import Factors, Modes
+from drnmf.backends.modes import Factors, Modes, column_products
 from drnmf.backends.observed import Ones
-from drnmf.backends.products import column_products
 from drnmf.backends.weighted import Weighted, shares_curvature
 from drnmf.losses.base import need_nonzeros_only
 from drnmf.numerics import Array, Indices, Vector, identity_limit
@@ -162,7 +161,7 @@ def plain_sweep(data: Data, A: Array, H: Array, ask: Ask) -> Sweep:
     return data.under_weights(A.T, H, ask) if isinstance(data, Weighted) else data.sweep(A.T, H, ask)
 
 
-def columns_of_data(data: Data, at: Any) -> Any:
+def columns_of_data(data: Data, at: Indices | slice) -> Any:
     """Return some columns of X on the host, a slice or indices, with their weights; no slice of a dense X is copied."""
     if isinstance(data, Weighted):
         return replace(data, data=columns_of_data(data.data, at), observed=data.observed.T.within(at).T)
