@@ -211,7 +211,7 @@ class NMF(Streaming, Tables, Assigning, Factorising, BaseEstimator, Support):  #
         entry_weight: WeightsLike = None,
         uncertainty: WeightsLike = None,
         sample_weight: ArrayLike | None = None,
-        groups: Any = None,
+        groups: ArrayLike | None = None,
     ) -> Array:
         """Fit, and return W. More accurate and cheaper than ``fit(X).transform(X)``.
 
@@ -345,7 +345,7 @@ class NMF(Streaming, Tables, Assigning, Factorising, BaseEstimator, Support):  #
         placement = place(X, self.device, self._solver.precision)
         given = placement.receive(self, X, True, reading)
 
-        def fit(decided: Any) -> Array:
+        def fit(decided: BaseEstimator) -> Array:
             groups = None if division is None else division.of_rows()
             found: Array = decided.fit_transform(
                 X, y, W=W, H=H, entry_weight=reading.entry_weight, uncertainty=reading.uncertainty, groups=groups
@@ -546,7 +546,7 @@ def _say_what_couples_rows(penalties: Penalties) -> None:
         )
 
 
-def _unwrapped(method: Any) -> Any:
+def _unwrapped(method: Any) -> Callable[..., Array]:
     """Return a method without what scikit-learn puts around its output (`set_output`)."""
     return inspect.unwrap(method.__func__)
 

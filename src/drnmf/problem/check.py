@@ -124,7 +124,7 @@ def _check_sparse_tensor(X: torch.Tensor) -> None:
         raise ValueError(f"Sparse X is malformed: {error} Build it again from its entries.") from None
 
 
-def as_matrix(X: Entries) -> Any:
+def as_matrix(X: Entries) -> Grid:
     """Check the form of X as `check_matrix` does, for a function that is not an estimator."""
     if is_dask(X):
         return X
@@ -155,7 +155,7 @@ def on_host(X: MatrixLike) -> MatrixLike:
         ) from None
 
 
-def structured(X: Entries) -> Any:
+def structured(X: Entries) -> Entries:
     """Return X, with sound indices if it is sparse: looked at before anybody converts it, which follows them already.
 
     What a masked array hides is missing: NaN.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy.sparse as sp
@@ -57,7 +57,7 @@ class Received:
         return replace(self, X=taken(X, some, 0), observed=observed, notes=())
 
 
-def taken(X: Entries, some: Indices | slice, axis: int) -> Any:
+def taken(X: Entries, some: Indices | slice, axis: int) -> Entries:
     """Return some rows (axis 0) or columns of a matrix of any kind; of sparse tensors by indices alone."""
     if str(getattr(X, "layout", "torch.strided")) != "torch.strided":
         entries = X.to_sparse_coo().coalesce()

@@ -64,7 +64,7 @@ def reading_of(model: Parameters, entry_weight: WeightsLike = None, uncertainty:
     return Reading(checked(model, "negatives"), stored_alone, entry_weight, uncertainty)
 
 
-def weights_of(X: Any, reading: Reading) -> Observed | HeldOut | None:
+def weights_of(X: Grid, reading: Reading) -> Observed | HeldOut | None:
     """Turn weights or uncertainties of the entries of X into a kind of `backends.observed`.
 
     Parameters
@@ -99,10 +99,10 @@ def weights_of(X: Any, reading: Reading) -> Observed | HeldOut | None:
         return given
     if sp.issparse(given):
         return Stored(given) if matrix is not None else Entries(given.toarray())
-    return _kind(given, tuple(X.shape))
+    return _kind(given, (X.shape[0], X.shape[1]))
 
 
-def _sparse_form(X: Any) -> Any:
+def _sparse_form(X: Any) -> sp.sparray | None:
     """X as a SciPy matrix where it is sparse, of SciPy or of torch; None where it is dense."""
     if sp.issparse(X):
         return X
@@ -198,7 +198,7 @@ def _checked(name: str, given: Any, X: Grid) -> Any:
     return np.ascontiguousarray(_in_range(name, _weights(name, M), dtype))
 
 
-def _checked_blocks(name: str, given: Any, X: Any) -> Any:
+def _checked_blocks(name: str, given: Any, X: Grid) -> Any:
     """Check a Dask array of weights by its extremes; uncertainties become weights block by block."""
     if given.shape != X.shape:
         raise _wrong_shape(name, given.shape, X.shape)

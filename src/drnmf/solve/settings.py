@@ -42,7 +42,7 @@ def check_model(model: object, function: str) -> None:
         )
 
 
-def asked_losses(model: Parameters) -> Any:
+def asked_losses(model: Parameters) -> object:
     """Return what was written for the loss or the losses of a model, "auto" where it names none."""
     return getattr(model, "betas", getattr(model, "beta", "auto"))
 

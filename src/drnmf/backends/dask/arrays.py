@@ -130,7 +130,7 @@ def _graphs(X: da.Array) -> list[dict[object, object]]:
 
 def _alone(graphs: list[dict[object, object]]) -> bool:
     """No task is part of two blocks, but for the name of an open file or store."""
-    seen: set[Any] = set()
+    seen: set[object] = set()
     for graph in graphs:
         if any(not _is_handle(graph[key]) for key in seen & graph.keys()):
             return False
@@ -148,7 +148,7 @@ def _sources(X: da.Array, graphs: list[dict[object, object]], dtype: Precision) 
     return [cluster.constant("source", OutOfCore(*pair, dtype)) for pair in zip(graphs, keys, strict=True)]
 
 
-def _with_summaries(holders: list[object], summaries: list[object]) -> tuple[tuple[Any, ...], list[Summary]]:
+def _with_summaries(holders: list[object], summaries: list[object]) -> tuple[tuple[object, ...], list[Summary]]:
     listed = cluster.tree_sum([cluster.task("list", _listed, summary) for summary in summaries], 0)
     kept, (found,) = cluster.run(holders, listed)
     return kept, list(found)

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from drnmf.backends.base import Ask, Data, Observed, OfData, Starts, Sweep
+from drnmf.backends.base import Ask, Data, Layer, Observed, OfData, Starts, Sweep
 from drnmf.backends.dask import cluster
 from drnmf.backends.dask.holders import RowFiles, Scratch, WeighedRows, load_rows, unread
 from drnmf.backends.dask.nodes import (
@@ -35,7 +35,7 @@ from drnmf.backends.dask.partial_sums import PartedRows, SomeEntries, SweepColum
 from drnmf.backends.dask.space import ColumnSpace, Factor, RowSpace
 from drnmf.backends.entries import combined
 from drnmf.backends.observed import Ones
-from drnmf.backends.weighted import Columns, Tally
+from drnmf.backends.weighted import Columns, Tally, Weighted
 from drnmf.losses.base import Omega
 from drnmf.losses.part import over_blocks
 from drnmf.numerics import Array, Indices, Precision, Vector
@@ -369,15 +369,15 @@ def _dot(data: Starts, B: Array) -> Array:
     return data.dot(B)
 
 
-def _dot_transposed(data: Any, A: Array) -> Array:
-    return data.T.dot(np.ascontiguousarray(A.T))
+def _dot_transposed(data: Data, A: Array) -> Array:
+    return data.T.starts.dot(np.ascontiguousarray(A.T))
 
 
 def _squared_norms(data: Starts) -> Vector:
     return data.squared_norms()
 
 
-def _row_digests(data: Any) -> bytes:
+def _row_digests(data: Layer) -> bytes:
     return b"".join(data.row_digests())
 
 
@@ -385,13 +385,13 @@ def _tally(holder: Any) -> tuple[Tally]:
     return (holder.tally,)
 
 
-def _weights_digest(data: Any) -> bytes:
+def _weights_digest(data: Weighted) -> bytes:
     return data.observed.digest().encode()
 
 
-def _held_out_columns(omega: Omega, data: Any, A: Array, H: Array) -> Columns:
+def _held_out_columns(omega: Omega, data: Weighted, A: Array, H: Array) -> Columns:
     return data.held_out_columns(A.T, H, omega)
 
 
-def _row_norms(data: Any) -> Vector:
-    return data.T.squared_norms()
+def _row_norms(data: Data) -> Vector:
+    return data.T.starts.squared_norms()

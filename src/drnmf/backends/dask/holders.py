@@ -38,7 +38,7 @@ from drnmf.numerics import Entries, Precision
 from drnmf.trees import pack, unpack
 
 
-def usable(X: Entries, dtype: Any) -> Any:
+def usable(X: Entries, dtype: Any) -> Entries:
     """A block as the core takes it: a plain array or SciPy sparse rows, in the dtype of the fit."""
     if sp.issparse(X):
         check_structure(X)
@@ -72,7 +72,7 @@ class OutOfCore:
     def __init__(self, graph: Mapping[object, object], key: object, dtype: Precision):
         self.graph, self.key, self.dtype = graph, key, dtype
 
-    def read(self) -> Any:
+    def read(self) -> Entries:
         return usable(dask.get(self.graph, self.key), self.dtype)
 
     def data(self, mean: float, scale: float) -> Data:

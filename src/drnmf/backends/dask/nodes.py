@@ -100,7 +100,7 @@ class Kept:
     def __init__(self, values: tuple[object, ...]):
         self.values = values
 
-    def __getitem__(self, position: int) -> Any:
+    def __getitem__(self, position: int) -> object:
         return self.values[position]
 
     def __sizeof__(self) -> int:
@@ -183,7 +183,7 @@ class Plan:
         return sum(array.nbytes for array in self.shared)
 
 
-def plan(unit: Unit, wanted: Sequence[tuple[Placed, Callable[[Any], Any]]]) -> Plan:
+def plan(unit: Unit, wanted: Sequence[tuple[Placed, Callable[[Any], object]]]) -> Plan:
     """Make the program that computes the wanted values and hands up what `pack` makes of each."""
     order: list[Node] = []
     used: set[int] = set()
@@ -198,7 +198,7 @@ def plan(unit: Unit, wanted: Sequence[tuple[Placed, Callable[[Any], Any]]]) -> P
 
     for placed, _ in wanted:
         visit(placed.node)
-    shared: dict[Any, tuple[int, Array]] = {}
+    shared: dict[object, tuple[int, Array]] = {}
     stored: dict[int, tuple[int, Stored]] = {}
     number = {id(node): i for i, node in enumerate(order)}
 
