@@ -70,7 +70,9 @@ class Tensor(Modes):
     """
 
     columns: tuple[int, ...]
-    _kept: dict[Any, Any] = field(default_factory=dict, repr=False)  # the product A'X with its A, pieces by their width
+    _kept: dict[object, Any] = field(
+        default_factory=dict, repr=False
+    )  # the product A'X with its A, pieces by their width
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -210,9 +212,10 @@ class SparseTensor(Tensor):
     """Entries that are not stored are not formed, wherever the losses allow it."""
 
     @cached_property
-    def inner(self) -> Any:
+    def inner(self) -> SparseMatrix:
         """The unfolding without the weights of stored entries, which are ones."""
-        return self.data.data if isinstance(self.data, Weighted) else self.data
+        inner: SparseMatrix = self.data.data if isinstance(self.data, Weighted) else self.data
+        return inner
 
     def sweep(self, block: int, blocks: Factors, ask: Ask) -> Sweep:
         if self.inner.only is None and not need_nonzeros_only(ask.omega):
@@ -238,7 +241,7 @@ class SparseTensor(Tensor):
         rows, row = np.unique(np.ravel_multi_index([places[k] for k in others], sizes), return_inverse=True)
         shape = len(rows), self.sizes[block]
 
-        def turned(values: Array) -> Any:
+        def turned(values: Array) -> sp.csc_array:
             return sp.csc_array(sp.csr_array((values, (row, places[block])), shape))  # rows of each column in order
 
         matrix = turned(X.data)

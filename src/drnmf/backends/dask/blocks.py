@@ -19,6 +19,7 @@ from drnmf.backends.base import Ask, Data, Layer, Observed, OfData, Starts, Swee
 from drnmf.backends.dask import cluster
 from drnmf.backends.dask.holders import RowFiles, Scratch, WeighedRows, load_rows, unread
 from drnmf.backends.dask.nodes import (
+    Holder,
     Kept,
     Node,
     OwnRows,
@@ -361,8 +362,8 @@ def _column(j: int, data: Starts) -> Vector:
     return data.column(j)
 
 
-def _row(holder: Any, i: int, scale: float) -> Vector:
-    return holder.data(1.0, scale).T.column(i)
+def _row(holder: Holder, i: int, scale: float) -> Vector:
+    return holder.data(1.0, scale).T.starts.column(i)
 
 
 def _dot(data: Starts, B: Array) -> Array:
@@ -381,7 +382,7 @@ def _row_digests(data: Layer) -> bytes:
     return b"".join(data.row_digests())
 
 
-def _tally(holder: Any) -> tuple[Tally]:
+def _tally(holder: WeighedRows | SomeEntries) -> tuple[Tally]:
     return (holder.tally,)
 
 

@@ -28,7 +28,7 @@ import scipy.sparse as sp
 from dask.core import flatten
 
 from drnmf.backends.base import Data, Observed
-from drnmf.backends.dask.nodes import Kept, arrays_in
+from drnmf.backends.dask.nodes import Holder, Kept, arrays_in
 from drnmf.backends.entries import check_structure, first_bad_entry, is_sound
 from drnmf.backends.host import open_data
 from drnmf.backends.observed import Ones, weigh
@@ -82,7 +82,7 @@ class OutOfCore:
 class WeighedRows:
     """A block under its rows of the weights; it is weighed again whenever it is read where it does not stay."""
 
-    def __init__(self, holder: Any, observed: Observed, in_memory: bool):
+    def __init__(self, holder: Holder, observed: Observed, in_memory: bool):
         self.holder, self.observed = holder, observed
         data: Any = weigh(holder.data(1.0, 1.0), observed.placed(_read))
         self._data = data if isinstance(data, Weighted) else data.weigh(Ones(data.shape), None)
@@ -94,8 +94,7 @@ class WeighedRows:
         if self._data is not None:
             data = self._data = scaled_to(self._data, scale)
             return data.with_mean(mean)
-        block: Any = self.holder.data(mean, scale)
-        return block.weigh(self.observed.placed(_read), mean)
+        return self.holder.data(mean, scale).weigh(self.observed.placed(_read), mean)
 
     def __sizeof__(self) -> int:
         return sys.getsizeof(self.holder) + sum(array.nbytes for array in arrays_in(self.observed))
