@@ -10,8 +10,7 @@ if TYPE_CHECKING:
     from drnmf.backends.entries import beta_divergence
     from drnmf.backends.observed import HeldOut
     from drnmf.discovery.found import discover
-    from drnmf.estimators.load import load
-    from drnmf.estimators.models import DRNMF, BetaNMF, MultiObjectiveNMF
+    from drnmf.estimators.models import DRNMF, BetaNMF, MultiObjectiveNMF, load
     from drnmf.estimators.pareto import pareto_front
     from drnmf.estimators.tensor import CP
     from drnmf.losses.huber import Huber
@@ -63,8 +62,7 @@ __getattr__ = lazily(
         "backends.entries": ("beta_divergence",),
         "backends.observed": ("HeldOut",),
         "discovery.found": ("discover",),
-        "estimators.load": ("load",),
-        "estimators.models": ("DRNMF", "BetaNMF", "MultiObjectiveNMF"),
+        "estimators.models": ("DRNMF", "BetaNMF", "MultiObjectiveNMF", "load"),
         "estimators.pareto": ("pareto_front",),
         "estimators.tensor": ("CP",),
         "losses.huber": ("Huber",),

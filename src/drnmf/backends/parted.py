@@ -127,9 +127,6 @@ class Parted(Layer):
         )
         return Parted(self.data.scaled(factor), parts, self.turned)
 
-    def first_zero(self) -> tuple[int, int]:
-        return self.data.first_zero()
-
     def digest(self) -> str:
         whole = hashlib.sha256(self.data.digest().encode())
         for piece in self.pieces:

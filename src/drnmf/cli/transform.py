@@ -80,7 +80,7 @@ def transform(
     if kind in apps.TRANSFORMS and loaded(apps.TRANSFORMS[kind])(request):
         return
     target = request.target()
-    from drnmf.estimators.load import load
+    from drnmf.estimators.models import load
 
     model = load(model_file(run))
     cure = "correct it, or use a model that was fitted with --negatives clip or missing"

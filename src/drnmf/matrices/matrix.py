@@ -173,7 +173,7 @@ class Matrix:
         return replace(self, X=sp.csr_array(sp.diags_array(by) @ self.X) if sparse else self.X * by[:, None])
 
     def with_gaps(self) -> Matrix:
-        """Turn sparse X whose unstored entries are missing into an array with NaN there; any other stays."""
+        """Turn sparse X whose other entries are missing into an array with NaN there; any other X stays."""
         if not self.gaps or not sp.issparse(self.X):
             return self
         entries = sp.coo_array(self.X)

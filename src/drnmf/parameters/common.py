@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -161,7 +161,7 @@ class Parameters:
         X: MatrixLike,
         entry_weight: MatrixLike | HeldOut | None = None,
         uncertainty: MatrixLike | HeldOut | None = None,
-    ) -> tuple[Parameters, Any, Any, Any]:
+    ) -> tuple[Parameters, MatrixLike, MatrixLike | HeldOut | None, MatrixLike | HeldOut | None]:
         """Return the model of X as a matrix, that matrix, and weights of its entries: as they are unless X is a tensor.
 
         Parameters
