@@ -508,10 +508,6 @@ class Data(Protocol):
         """
         ...
 
-    def first_zero(self) -> tuple[int, int]:
-        """Find row and column of the first observed zero of X, row by row; called only where `zeros` is positive."""
-        ...
-
     def digest(self) -> str:
         """Compute the SHA-256 over every entry of the caller's X, whatever its order, blocks or device, unscaled."""
         ...

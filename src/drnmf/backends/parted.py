@@ -183,9 +183,6 @@ class Parted(Layer):
         stack = None if self.stack is None else self.stack.scaled(factor)
         return Parted(self.data.scaled(factor), parts, self.turned, stack)
 
-    def first_zero(self) -> tuple[int, int]:
-        return self.data.first_zero()
-
     def digest(self) -> str:
         whole = hashlib.sha256(self.data.digest().encode())
         for piece in self.pieces:

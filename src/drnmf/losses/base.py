@@ -175,6 +175,19 @@ def is_unsized(value: object, family: type) -> bool:
     return any(is_unsized(loss, family) for loss in value)
 
 
+def positive_or_auto(family: str, name: str, value: object) -> float | None:
+    """Check the parameter of a family of losses: a finite number > 0, or None for "auto"."""
+    if isinstance(value, str) and value.strip().lower() == "auto":
+        return None
+    try:
+        number = float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        number = math.nan
+    if not (math.isfinite(number) and number > 0):
+        raise ValueError(f'{family}({name}={value!r}): the {name} must be a finite number > 0, or "auto".')
+    return number
+
+
 def betas_of(omega: Omega) -> list[float]:
     """List the betas of a set of losses; NaN stands for a loss of another family."""
     return [loss.beta for loss in omega]

@@ -17,7 +17,7 @@ from drnmf.backends.parted import Parted, Piece, Stack
 from drnmf.losses.base import Loss, Omega
 from drnmf.losses.beta import KL
 from drnmf.losses.part import Part
-from drnmf.numerics import EPS, Vector, as_float64, positive_scale
+from drnmf.numerics import EPS, Entries, Vector, as_float64, positive_scale
 from drnmf.problem.problem import Problem
 from drnmf.problem.receive import Received
 from drnmf.problem.units import mean_of
@@ -67,7 +67,7 @@ class Division:
         return found
 
 
-def groups_of(X: Any, groups: ArrayLike | None) -> tuple[Any, Division | None]:
+def groups_of(X: Entries, groups: ArrayLike | None) -> tuple[Entries, Division | None]:
     """Read the group of every row; None where there is one group at most, which is no division.
 
     Parameters
