@@ -325,7 +325,8 @@ bool dense_sweep(const Request& q) {
     if (s.curvature.pairs && apart) s.curvature.of_part = q.apart.coefficients.data();
     const std::size_t pairs_size = kTileRows * s.curvature.pairs;
     T* left_pairs = memory->pairs.reserve<T>(row_tiles.size() * pairs_size);
-    ok = ok && (!s.curvature.pairs || run(q.m * s.curvature.pairs < kSmall, row_tiles.size(), [&](std::size_t b, char*) {
+    const bool few = q.m * s.curvature.pairs < kSmall;
+    ok = ok && (!s.curvature.pairs || run(few, row_tiles.size(), [&](std::size_t b, char*) {
              k.pack_pairs(factor, q.m, q.r, row_tiles[b][0], row_tiles[b][1], left_pairs + b * pairs_size);
          }));
     s.curvature.left = left_pairs;
