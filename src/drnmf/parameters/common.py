@@ -74,8 +74,8 @@ class Parameters:
         "auto",
         named(STARTS, '"custom"'),
         "Start.",
-        '"auto" is "nndsvdar", then "random" for the other starts of n_init, and where r > min(m, n) or X is very '
-        'large; "custom" takes W and H from `fit`.',
+        '"auto" is "nndsvdar", then "random" for the other starts of n_init, and where sums are one, r > min(m, n) or '
+        'X is very large; "custom" takes W and H from `fit`.',
         "--init",
     )
     n_init: int = parameter(1, integer(1), "Starts, of which the best is kept.", "", "--n-init")
