@@ -12,7 +12,11 @@ from sklearn.base import clone
 from drnmf import CP, DRNMF, BetaNMF, MultiObjectiveNMF, Solver, load
 from drnmf.backends.base import losses_of
 from drnmf.backends.open import open_data
+from drnmf.losses.beta import KL
+from drnmf.objective.objective import Objective
 from drnmf.objective.penalty import Setting
+from drnmf.selection.growth import leftover
+from drnmf.solve.encode import encode
 
 LOSSES = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, "nb:30"]
 MODELS = [
@@ -347,6 +351,22 @@ def test_rows_that_leave_nothing_over_add_no_component(size: float) -> None:
     assert model.components_.shape == (2, 15)
     assert np.isfinite(model.components_).all()
     assert np.isfinite(model.dispersions_).all()
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_what_many_rows_leave_over_is_found_beside_one_heavy_row(sparse: bool) -> None:
+    rng = np.random.default_rng(0)
+    H = np.kron(np.eye(3), np.ones(10)) + 0.05
+    W = rng.gamma(0.6, 1.0, (300, 3))
+    W[60:, 2] = 0.0
+    X = rng.poisson(5.0 * W @ H).astype(float)
+    X[-1] = rng.poisson(100.0 * rng.gamma(0.5, 1.0, 30))
+    X = sp.csr_array(X) if sparse else X
+    data = open_data(X)
+    A = encode(data, H[:2], Objective((KL,), np.ones(1), data.mean), np.ones(1), 60, 1e-6).T
+    new = leftover(data, X, A, H[:2], KL)
+    assert new is not None
+    assert new @ H[2] > 0.95 * np.linalg.norm(new) * np.linalg.norm(H[2])
 
 
 def test_a_growing_stream_takes_several_passes() -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy.sparse as sp
+from scipy.sparse.linalg import aslinearoperator
 
 from drnmf.algorithms.updates.steps import ratio_step
 from drnmf.backends.base import Ask, Data
@@ -28,6 +29,9 @@ FOLDS = 3
 ROUNDS, ENCODED = 4, 9
 """Rounds of fitting a new component, and sweeps for W of held-out rows."""
 
+DIRECTED, RARE = 12, 1e-3
+"""Rounds of finding its direction, and the mean of a row, in that of X, below which all count alike."""
+
 
 @dataclass(frozen=True)
 class Growth:
@@ -47,8 +51,10 @@ class Growth:
 
 
 def leftover(data: Data, X: Entries, Wt: Array, H: Array, loss: Loss) -> Array | None:
-    """Find a component (n,) for what WH leaves of X: the leading nonnegative one of its excess, then fitted beside H.
+    """Find a component (n,) for what WH leaves of X: the leading nonnegative one of X - WH, then fitted beside H.
 
+    Rows count by the noise that the loss expects of their size, so that one heavy row is no component; and what is
+    below WH counts against what is above it, or frequent columns would be the leading ones by their noise alone.
     None where nothing is left.
 
     Parameters
@@ -57,32 +63,26 @@ def leftover(data: Data, X: Entries, Wt: Array, H: Array, loss: Loss) -> Array |
     Wt, H : (r, rows) and (r, n)
     loss : under which it is fitted
     """
-    excess = _excess(X, Wt, H)
-    most = float(excess.max())
-    if most == 0.0:
-        return None
-    excess /= most  # its squares, whatever the size of the rows, are numbers; how large h becomes H says
-    h = np.asarray(excess[[int(np.argmax(excess.sum(axis=1)))]].toarray(), dtype=np.float64).ravel()
-    for _ in range(2 * ROUNDS):
-        w = excess @ h
-        h = excess.T @ w / max(float(w @ w), np.finfo(np.float64).tiny)
+    if sp.issparse(X):
+        left = aslinearoperator(X) - aslinearoperator(Wt.T) @ aslinearoperator(H)
+    else:
+        left = np.nan_to_num(X - Wt.T @ H)
+    sizes = np.maximum(H.mean(axis=1) @ Wt, RARE * data.mean)
+    w = even = np.sqrt(loss.curvature(sizes, sizes))
+    for _ in range(DIRECTED):
+        h = np.maximum(left.T @ (even * w), 0.0)
+        if not (most := float(h.max())) > 0.0:
+            return None
+        w = even * np.maximum(left @ (h / most), 0.0)
+        w = w / max(float(w.max()), np.finfo(np.float64).tiny)
     objective, floor = Objective((loss,), np.ones(1), data.mean), factor_floor(data.mean, len(H) + 1)
-    new = np.maximum(h * (H.sum() / len(H) / max(float(h.sum()), np.finfo(np.float64).tiny)), floor)
+    new = np.maximum(h / most * (H.sum() / len(H) / float((h / most).sum())), floor)
     grown = np.concatenate([H, new[None]]).astype(data.dtype)
     for _ in range(ROUNDS):
         A = encode(data, grown, objective, np.ones(1), ENCODED, 0.0).T
         sweep = data.space.read(data.sweep(A.T, grown, Ask((loss,), losses=False)))[0]
         grown[-1:] = ratio_step(grown[-1:], sweep.N[0][-1:], sweep.P[0][-1:], floor)
     return grown[-1]
-
-
-def _excess(X: Entries, Wt: Array, H: Array) -> Entries:
-    """By how much entries of X are above WH; a sparse matrix, because none is where X is zero."""
-    entries = sp.coo_array(X) if sp.issparse(X) else sp.coo_array(np.nan_to_num(X))
-    ends = range(0, max(entries.nnz, 1), 1 << 16)
-    V = [(Wt[:, entries.row[k : k + (1 << 16)]] * H[:, entries.col[k : k + (1 << 16)]]).sum(0) for k in ends]
-    above = np.maximum(entries.data - np.concatenate(V), 0.0)
-    return sp.csr_array((above, (entries.row, entries.col)), shape=X.shape)
 
 
 def gain_of(held: Entries, H: Array, new: Array, loss: Loss, mean: float) -> tuple[float, float]:

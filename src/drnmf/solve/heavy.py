@@ -89,8 +89,8 @@ def gathered(heavy: Heavy, data: Data, weights: Any, share: float, rank: int) ->
         x = data.T.starts.column(i)
         columns = np.flatnonzero(x)
         values = x[columns].astype(data.dtype)
-        near = [k for k in range(len(rows)) if at[k] < 0 and abs(squares[k] - own[i]) <= ROUNDING * own[i]]
-        same = (k for k in near if all(map(np.array_equal, rows[k], (columns, values))))
+        near = np.flatnonzero(abs(np.array(squares) - own[i]) <= ROUNDING * own[i]).tolist()
+        same = (k for k in near if at[k] < 0 and all(map(np.array_equal, rows[k], (columns, values))))
         k = next(same, len(rows))
         if k == len(rows):
             rows, squares, shares, at = [*rows, (columns, values)], [*squares, own[i]], [*shares, 0.0], [*at, -1]

@@ -151,8 +151,9 @@ def _bound_minimum(terms: list[tuple[Loss, Sums]], H: Any, floor: float, added: 
     xp = namespace(H)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         root = positive_root(rising, falling, H)
-        known = (total(rising) > 0) & (root < np.inf)
-    return xp.clip(root if bool(known.all()) else xp.where(known, root, H), floor, None)
+        if not (bool((total(rising) > 0).all()) and bool((root < np.inf).all())):
+            root = xp.where((total(rising) > 0) & (root < np.inf), root, H)
+    return xp.clip(root, floor, None)
 
 
 def _powers(added: Bound, H: Array) -> dict[float, Array]:
