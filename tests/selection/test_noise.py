@@ -95,7 +95,7 @@ def test_sparse_counts_are_poisson(mean):
 
 
 def test_sums_of_few_units_are_not_taken_for_means():
-    """Rows hold four units: their sums, and one unit more for each, were so far off that beta = 1.5 was proven."""
+    """Rows hold four units: their sums, and one unit more for each, were so far off that beta = 1.5 was taken."""
     rng = np.random.default_rng([7, 120])
     m, n, r = int(rng.integers(60, 220)), int(rng.integers(50, 160)), int(rng.integers(2, 6))
     V = rng.gamma(0.5, size=(m, r)) @ rng.gamma(0.5, size=(r, n))
