@@ -88,6 +88,18 @@ def test_links_lead_somewhere(path: Path) -> None:
             assert (path.parent / target).exists(), target
 
 
+def test_rooms_hold_the_modules_that_the_architecture_names() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    package = ROOT / "src" / "drnmf"
+    rows = re.findall(r"^\| ((?:`[a-z_./]+`(?:, )?)+) \| (.*) \|$", page, re.MULTILINE)
+    assert len(rows) > 15
+    for places, held in rows:
+        for place in re.findall(r"`([a-z_./]+)`", places):
+            assert (package / place).exists(), place
+            for module in re.findall(r"`([a-z_]+\.py)`", held):
+                assert list((package / place).rglob(module)) or (package / place).is_file(), f"{place}: {module}"
+
+
 @pytest.mark.parametrize("name", ["BetaNMF", "MultiObjectiveNMF", "DRNMF"])
 def test_every_parameter_and_attribute_is_documented(name: str) -> None:
     page = (ROOT / "docs" / "estimators.md").read_text(encoding="utf-8")
