@@ -11,7 +11,6 @@ it stopped.
 from __future__ import annotations
 
 import argparse
-import csv
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +18,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from harness import DATA, RESULTS
+from harness import DATA, read_csv, write_csv
 
 from drnmf.algorithms.initialize import begun
 from drnmf.algorithms.loop import Control, solve
@@ -32,7 +31,7 @@ from drnmf.objective.objective import Objective
 from drnmf.synthetic import synthetic
 
 ITERATIONS = 1000
-TABLE = RESULTS / "algorithms.csv"
+TABLE = "algorithms"
 
 
 @dataclass(frozen=True)
@@ -110,22 +109,6 @@ def run(case: Case) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def append(path: Path, rows: list[dict[str, Any]]) -> None:
-    new = not path.exists()
-    with open(path, "a", newline="") as stream:
-        writer = csv.DictWriter(stream, fieldnames=list(rows[0]), lineterminator="\n")
-        if new:
-            writer.writeheader()
-        writer.writerows(rows)
-
-
-def read(path: Path) -> list[dict[str, str]]:
-    if not path.exists():
-        return []
-    with open(path, newline="") as stream:
-        return list(csv.DictReader(stream))
-
-
 def summarise(rows: list[dict[str, str]]) -> None:
     """Sweeps to the paper's value, and who is better after 1000 iterations."""
     for family in ("audio", "documents", "uniform", "synthetic", "all"):
@@ -150,16 +133,16 @@ def main() -> None:
     arguments = parser.parse_args()
     if DATA is None:
         print("DRNMF_DATA is not set: only the synthetic cases run.")
-    done = {(row["dataset"], row["rank"], row["seed"]) for row in read(TABLE)}
+    done = {(row["dataset"], row["rank"], row["seed"]) for row in read_csv(TABLE)}
     for case in cases(arguments.seeds):
         if case.key in done or (arguments.only and case.family not in arguments.only):
             continue
         row = run(case)
-        append(TABLE, [row])
+        write_csv(TABLE, [*read_csv(TABLE), row])
         print(
             " ".join(f"{value:.5g}" if isinstance(value, float) else str(value) for value in row.values()), flush=True
         )
-    summarise(read(TABLE))
+    summarise(read_csv(TABLE))
 
 
 if __name__ == "__main__":

@@ -17,7 +17,6 @@ twice its time counts with ratio 0. Processor time on one thread, so that a busy
 from __future__ import annotations
 
 import argparse
-import csv
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -28,7 +27,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from algorithms import spectrogram
-from harness import DATA, RESULTS, print_table, write_csv
+from harness import DATA, RESULTS, print_table, read_csv, write_csv
 from quality_time import loss
 from sklearn.decomposition import NMF
 from tables import tables
@@ -254,7 +253,7 @@ def figure() -> None:
     """results/frontier.png from results/frontier-curves.csv: how far each is above the best value, over time."""
     import matplotlib.pyplot as plt
 
-    rows = written("frontier-curves")
+    rows = read_csv("frontier-curves")
     names = list(dict.fromkeys(row["X"] for row in rows))
     _, axes = plt.subplots(1, len(names), figsize=(4 * len(names), 3.4), layout="constrained")
     for axis, name in zip(np.atleast_1d(axes), names, strict=True):
@@ -271,28 +270,19 @@ def figure() -> None:
 def measured(what: str, race: Any, seeds: list[int], missing: bool) -> None:
     """Run some seeds of a row, write each, and renew the row from all that were run so far, by whichever process."""
     runs, table = f"frontier-{what}-runs", f"frontier-{what}"
-    known = {key(one) for one in written(runs)} if missing else set()
+    known = {key(one) for one in read_csv(runs)} if missing else set()
     for seed in seeds:
         if key({**asdict(race), "seed": seed}) in known:
             continue
         with threadpool_limits(1):
             numbers = race.run(seed)
         run = {**asdict(race), "seed": seed} | {f"number_{k}": number for k, number in enumerate(numbers)}
-        write_csv(runs, list(({key(one): one for one in written(runs)} | {key(run): run}).values()))
-        mine = [one for one in written(runs) if all(one[name] == str(value) for name, value in asdict(race).items())]
+        write_csv(runs, list(({key(one): one for one in read_csv(runs)} | {key(run): run}).values()))
+        mine = [one for one in read_csv(runs) if all(one[name] == str(value) for name, value in asdict(race).items())]
         row = race.row([tuple(float(one[f"number_{k}"]) for k in range(len(numbers))) for one in mine])
         row |= {"seeds": len(mine)}
-        write_csv(table, list(({key(one): one for one in written(table)} | {key(row): row}).values()))
+        write_csv(table, list(({key(one): one for one in read_csv(table)} | {key(row): row}).values()))
         print_table([row])
-
-
-def written(name: str) -> list[dict[str, Any]]:
-    """The rows of results/NAME.csv; none where there is no such file."""
-    path = RESULTS / f"{name}.csv"
-    if not path.is_file():
-        return []
-    with path.open() as file:
-        return list(csv.DictReader(file))
 
 
 def key(row: Mapping[str, Any]) -> tuple[str, ...]:
@@ -320,7 +310,7 @@ def main(what: str, seeds: list[int], only: str, missing: bool) -> None:
 
 def summary(what: str) -> None:
     """Print what the whole file says, this run's rows and the others."""
-    rows = written(f"frontier-{what}")
+    rows = read_csv(f"frontier-{what}")
     for column in ("ratio", "ratio_to_value"):
         if column in rows[0]:
             numbers = np.array([float(row[column]) for row in rows])

@@ -88,16 +88,27 @@ def per_iteration(
 
 
 def write_csv(name: str, rows: Sequence[Mapping[str, object]]) -> Path:
+    """Write results/NAME.csv whole or not at all; what a row does not have stays empty."""
     RESULTS.mkdir(exist_ok=True)
     path = RESULTS / f"{name}.csv"
-    with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, fieldnames=list(rows[0]), lineterminator="\n")
+    columns = list(dict.fromkeys(column for row in rows for column in row))
+    with path.with_suffix(".new").open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, columns, restval="", lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
-    return path
+    return path.with_suffix(".new").replace(path)
 
 
-SPEED = RESULTS / "speed.csv"
+def read_csv(name: str) -> list[dict[str, str]]:
+    """The rows of results/NAME.csv; none where there is no such file."""
+    path = RESULTS / f"{name}.csv"
+    if not path.is_file():
+        return []
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+SPEED = "speed"
 """The one table of speed: a row says what was measured, when, of which tree and where."""
 _COLUMNS = ("benchmark", "case", "seconds", "spread", "ratio", "remarks", "date", "commit", "machine")
 
@@ -115,18 +126,14 @@ def keep(benchmark: str, rows: Sequence[Mapping[str, object]]) -> None:
         ).stdout.strip(),
         "machine": f"{machine()['cpu']}, {len(os.sched_getaffinity(0))} cores",
     }
-    before: list[dict[str, str]] = []
-    if SPEED.exists():
-        with SPEED.open(newline="") as file:
-            before = list(csv.DictReader(file))
-    kept = [row for row in before if (row["benchmark"], row["machine"]) != (benchmark, where["machine"])]
+    kept = [row for row in read_csv(SPEED) if (row["benchmark"], row["machine"]) != (benchmark, where["machine"])]
     new = [
         {name: _short(row[name]) for name in _COLUMNS if name in row}
         | {"remarks": "; ".join(f"{name} {_short(row[name])}" for name in row if name not in _COLUMNS)}
         | where
         for row in rows
     ]
-    write_csv(SPEED.stem, [{name: row.get(name, "") for name in _COLUMNS} for row in (*kept, *new)])
+    write_csv(SPEED, [{name: row.get(name, "") for name in _COLUMNS} for row in (*kept, *new)])
 
 
 def _short(value: object) -> str:

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from algorithms import append, cases
-from harness import RESULTS
+from algorithms import cases
+from harness import write_csv
 
 from drnmf import DRNMF, Interval
 from drnmf.backends.base import losses_of
@@ -50,9 +50,7 @@ def main() -> None:
             continue
         rows.append(check(case.dataset, case.rank, X, case.init, W, H))
         print(" ".join(f"{name}={value}" for name, value in rows[-1].items()), flush=True)
-    target = RESULTS / "interval.csv"
-    target.unlink(missing_ok=True)
-    append(target, rows)
+    write_csv("interval", rows)
     print(f"The bound holds in {sum(row['holds'] for row in rows)} of {len(rows)}.")
 
 

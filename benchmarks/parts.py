@@ -55,7 +55,7 @@ def iterations(X, beta, seed):
     from drnmf.backends.base import in_unit
     from drnmf.backends.open import open_data
     from drnmf.losses.names import as_losses
-    from drnmf.problem.parts import groups_of, objective_of_part, parted, parts_alone, simplest_losses
+    from drnmf.problem.parts import groups_of, objective_of_part, parted, parts_alone, simplest_losses, stacked
     from drnmf.problem.problem import Problem
     from drnmf.problem.receive import Received
     from drnmf.solve.runner import Budget, Runner
@@ -63,6 +63,7 @@ def iterations(X, beta, seed):
 
     problem = Problem.opened(in_unit(open_data(X)), Received(X)).asked(RANK, as_losses((beta,)))
     _, division = groups_of(X, GROUPS)
+    division = stacked(problem, division)
     alone = parts_alone(problem, division)
     parts = tuple(
         objective_of_part(one.omega[0], g, str(g), 0.0, float(simplest_losses(one, one.omega)[0]), "regret")

@@ -22,8 +22,8 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from algorithms import append, spectrogram
-from harness import DATA, RESULTS
+from algorithms import spectrogram
+from harness import DATA, write_csv
 from threadpoolctl import threadpool_limits
 
 from drnmf import DRNMF, BetaNMF, Solver
@@ -132,10 +132,7 @@ def row(what: str, name: str, peer: list[float], ours: list[float]) -> dict[str,
 def main() -> None:
     warnings.simplefilter("ignore")
     with threadpool_limits(1):
-        rows = robust() + single()
-    target = RESULTS / "quality-time.csv"
-    target.unlink(missing_ok=True)
-    append(target, rows)
+        write_csv("quality-time", robust() + single())
 
 
 if __name__ == "__main__":

@@ -13,18 +13,17 @@ table, so that a long measurement may be made in pieces:
 from __future__ import annotations
 
 import argparse
-import csv
 import warnings
 from typing import Any
 
 import numpy as np
-from harness import RESULTS
+from harness import read_csv, write_csv
 from sklearn.exceptions import ConvergenceWarning
 from tables import tables
 
 from drnmf import DRNMF, BetaNMF
 
-PATH = RESULTS / "references.csv"
+TABLE = "references"
 LONGER = 20
 RANKS = {"SBS_set1.Realistic": 23, "wine": 5, "breast cancer": 5, "rank5 Poisson": 5, "tr11": 9, "tr23": 6}
 LARGE = ("classic", "newsgroups3_politics", "hitech", "la1", "reviews", "PCAWG.96", "Samson", "faces-like")
@@ -86,22 +85,6 @@ def measure(name: str, X: Any, starts: int, seconds: float | None) -> list[Row]:
     return rows
 
 
-def kept() -> list[Row]:
-    """Read the rows measured so far."""
-    if not PATH.exists():
-        return []
-    with PATH.open(newline="", encoding="utf-8") as stream:
-        return list(csv.DictReader(stream))
-
-
-def write(rows: list[Row]) -> None:
-    """Write all rows."""
-    with PATH.open("w", newline="", encoding="utf-8") as stream:
-        writer = csv.DictWriter(stream, fieldnames=list(rows[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
-
-
 def summarise(rows: list[Row]) -> None:
     """Print the median and the worst of every ratio."""
     print(f"{len(rows)} pairs of table and loss")
@@ -129,11 +112,11 @@ def main() -> None:
         if name in LARGE and not asked.only:
             continue
         measured = measure(name, X, asked.starts, asked.seconds)
-        write([row for row in kept() if row["table"] != name] + measured)
+        write_csv(TABLE, [row for row in read_csv(TABLE) if row["table"] != name] + measured)
         print(
             name, [f"{row['default_over_longer']:.4f} {row['reference_over_best']:.4f}" for row in measured], flush=True
         )
-    summarise(kept())
+    summarise(read_csv(TABLE))
 
 
 if __name__ == "__main__":

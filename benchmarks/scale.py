@@ -12,7 +12,6 @@ Each writes results/scale_*.csv. The sparse row of `ratio` needs DRNMF_DATA, the
 from __future__ import annotations
 
 import argparse
-import csv
 import os
 import shutil
 import tempfile
@@ -28,7 +27,7 @@ import numpy as np
 import scipy.sparse as sp
 from cost_model import Constants, Work, at_link, cost
 from distributed import Client, LocalCluster
-from harness import DATA, RESULTS, print_table, write_csv
+from harness import DATA, print_table, read_csv, write_csv
 
 from drnmf import DRNMF, Solver
 from drnmf.algorithms.updates import RULES
@@ -351,8 +350,7 @@ def cuts(rounds: int = 3) -> None:
 def model() -> None:
     """100 million x 50,000 at 0.1 %, r = 100, {1,2}, float32: by the number of workers, on 10 and 100 Gbit/s."""
     m, n, r, density = 100_000_000, 50_000, 100, 1e-3
-    with open(RESULTS / "scale_constants.csv", newline="") as file:
-        known = [row for row in csv.DictReader(file) if row["workers"] == "2"][-1]
+    known = [row for row in read_csv("scale_constants") if row["workers"] == "2"][-1]
     measured = Constants(**{name: float(known[name]) for name in Constants.__dataclass_fields__})
     size = 100_000
     sample = sp.random_array((size, n), density=density, rng=np.random.default_rng(0), dtype=np.float32, format="csr")

@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 import scipy.io
+from harness import read_csv, write_csv
 from scipy.optimize import linear_sum_assignment
 
 from drnmf import DRNMF, BetaNMF, discover, noise_profile, rank_profile
@@ -31,7 +32,6 @@ from drnmf.selection.likelihood.grid import Grid
 from drnmf.selection.likelihood.scores import likely_size
 from drnmf.synthetic import planted
 
-RESULTS = Path(__file__).parent / "results"
 NOISES = ("gaussian", "poisson", "gamma", "negative binomial")
 Row = dict[str, Any]
 Case = tuple[Row, Callable[[], Row]]
@@ -243,8 +243,7 @@ QUESTIONS = {
 
 def measured(question: str, matrices: int, again: bool) -> list[Row]:
     """Measure every case of a question that its file does not hold, and write each as soon as it is there."""
-    path = RESULTS / f"selection-{question}.csv"
-    rows = list(csv.DictReader(path.open(encoding="utf-8"))) if path.is_file() and not again else []
+    rows = [] if again else read_csv(f"selection-{question}")
     known: list[Row] = list(rows)
     for key, compute in QUESTIONS[question](matrices):
         if any(all(row[name] == str(value) for name, value in key.items()) for row in rows):
@@ -252,18 +251,8 @@ def measured(question: str, matrices: int, again: bool) -> list[Row]:
         row = key | compute()
         print(question, *(f"{name}={value}" for name, value in row.items()), flush=True)
         known.append(row)
-        written(path, known)
+        write_csv(f"selection-{question}", known)
     return known
-
-
-def written(path: Path, rows: list[Row]) -> None:
-    """Write all rows to a new file that takes the place of the old one."""
-    fresh = path.with_suffix(".new")
-    with fresh.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, list(rows[-1]), restval="")
-        writer.writeheader()
-        writer.writerows(rows)
-    fresh.replace(path)
 
 
 def summary(question: str, rows: list[Row]) -> None:

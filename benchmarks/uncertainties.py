@@ -19,7 +19,7 @@ import warnings
 from pathlib import Path
 
 import numpy as np
-from harness import DATA, RESULTS
+from harness import DATA, write_csv
 from threadpoolctl import threadpool_limits
 
 from drnmf import BetaNMF
@@ -144,18 +144,8 @@ def with_gaps(name: str) -> list[dict[str, object]]:
     return rows
 
 
-def write(name: str, rows: list[dict[str, object]]) -> None:
-    """One CSV in the folder of results."""
-    import csv
-
-    with (RESULTS / name).open("w", newline="") as stream:
-        writer = csv.DictWriter(stream, list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
-
-
 if __name__ == "__main__":
     if DATA is None:
         sys.exit("DRNMF_DATA is not set: it names the folder that holds air/.")
-    write("uncertainties-peers.csv", beside_esat("Baltimore"))
-    write("uncertainties-gaps.csv", [row for name in ("Baltimore", "BatonRouge") for row in with_gaps(name)])
+    write_csv("uncertainties-peers", beside_esat("Baltimore"))
+    write_csv("uncertainties-gaps", [row for name in ("Baltimore", "BatonRouge") for row in with_gaps(name)])

@@ -13,7 +13,6 @@ Printed: the cosine of every spectrum with the true one. Rows go to results/unmi
 
 from __future__ import annotations
 
-import csv
 import os
 import sys
 import time
@@ -24,10 +23,10 @@ from typing import Any
 
 import numpy as np
 import scipy.io
+from harness import read_csv, write_csv
 
 from drnmf import BetaNMF, Volume
 
-RESULTS = Path(__file__).parent / "results" / "unmixing.csv"
 NOISES = {"gaussian": 2, "poisson": 1, "gamma": 0}
 
 
@@ -48,7 +47,7 @@ def samson(penalty: Volume, seed: int) -> dict[str, Any]:
     pixels, truth = np.maximum(data["Y"].astype(float).T, 0.0), data["GT"].astype(float)
     fractions = np.transpose(data["S_GT"], (1, 0, 2)).reshape(-1, 3)  # the image is stored column by column
     X = pixels / pixels.sum(axis=1, keepdims=True)
-    model = BetaNMF(3, beta=2, sum_to_one="W", penalties=[penalty], init="random", random_state=seed, max_iter=1000)
+    model = BetaNMF(3, beta=2, sum_to_one="W", penalties=[penalty], random_state=seed, max_iter=1000)
     W = model.fit_transform(X)
     order, close = cosines(model.components_, truth)
     error = float(np.sqrt(np.mean((W[:, order] - fractions) ** 2)))
@@ -75,17 +74,9 @@ def raman(penalty: Volume, noise: str, seed: int) -> dict[str, Any]:
     return {"alpha": alpha, "smallest": float(close.min()), "cosines": close.round(4).tolist()}
 
 
-def kept() -> list[dict[str, Any]]:
-    """The rows of earlier runs."""
-    if not RESULTS.exists():
-        return []
-    with RESULTS.open(newline="") as stream:
-        return list(csv.DictReader(stream))
-
-
 def main() -> None:
     warnings.simplefilter("ignore")  # runs that end at max_iter
-    rows, jobs = [row for row in kept() if row["data"] not in sys.argv], []
+    rows, jobs = [row for row in read_csv("unmixing") if row["data"] not in sys.argv], []
     if "samson" in sys.argv:
         jobs += [("samson", f"seed {s}", lambda s=s: samson(Volume("auto"), s)) for s in range(5)]
     if "raman" in sys.argv:
@@ -95,11 +86,7 @@ def main() -> None:
         found = job()
         rows.append({"data": name, "run": what, **found, "cpu_seconds": round(time.process_time() - began, 1)})
         print(rows[-1], flush=True)
-    fields = list(dict.fromkeys(key for row in rows for key in row))
-    with RESULTS.open("w", newline="") as stream:
-        writer = csv.DictWriter(stream, fields, restval="", lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
+    write_csv("unmixing", rows)
 
 
 if __name__ == "__main__":

@@ -7,12 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import drnmf
+from drnmf.loading import load
 from drnmf.runs import apps
 
 ROOT = Path(drnmf.__file__).parent
 
 LEVELS = (
-    ("numerics", "trees", "files"),
+    ("numerics", "trees", "files", "loading"),
     ("losses",),
     ("objective", "backends"),
     ("algorithms",),
@@ -84,7 +85,7 @@ def test_apps_are_named_in_one_table_and_nowhere_else_below_them():
     commands = {name: command.place for name, command in apps.COMMANDS.items()}
     for table in (commands, apps.TRANSFORMS, apps.PAGES):
         for place in table.values():
-            apps.load(place)
+            load(place)
 
 
 def test_rooms_do_not_import_each_other_in_a_circle():

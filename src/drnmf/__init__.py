@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from drnmf.loading import lazily
 
 if TYPE_CHECKING:
     from drnmf.backends.entries import beta_divergence
     from drnmf.backends.observed import HeldOut
     from drnmf.discovery.found import discover
-    from drnmf.estimators.load import load
-    from drnmf.estimators.models import DRNMF, BetaNMF, MultiObjectiveNMF
+    from drnmf.estimators.models import DRNMF, BetaNMF, MultiObjectiveNMF, load
     from drnmf.estimators.pareto import pareto_front
     from drnmf.estimators.tensor import CP
     from drnmf.losses.huber import Huber
@@ -56,41 +56,29 @@ __all__ = [
     "rank_profile",
 ]
 
-_MODULES = {
-    "CP": "estimators.tensor",
-    "DRNMF": "estimators.models",
-    "BetaNMF": "estimators.models",
-    "MultiObjectiveNMF": "estimators.models",
-    "HeldOut": "backends.observed",
-    "Huber": "losses.huber",
-    "Interval": "losses.interval",
-    "NegativeBinomial": "losses.negative_binomial",
-    "Rowwise": "losses.part",
-    "L1": "objective.penalties",
-    "L2": "objective.penalties",
-    "Smooth": "objective.penalties",
-    "Solver": "parameters.solver",
-    "Sparsity": "objective.penalties",
-    "Volume": "objective.penalties",
-    "assign": "selection.assignment.assign",
-    "consensus": "selection.consensus",
-    "discover": "discovery.found",
-    "intervals": "selection.intervals",
-    "match": "selection.matching",
-    "load": "estimators.load",
-    "beta_divergence": "backends.entries",
-    "noise_profile": "selection.noise",
-    "pareto_front": "estimators.pareto",
-    "rank_profile": "selection.rank",
-}
-
-
-def __getattr__(name: str) -> Any:
-    """Load a public name when it is first used, so that `drnmf --help` need not wait for scikit-learn."""
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
-    return value
+__getattr__ = lazily(
+    __name__,
+    {
+        "backends.entries": ("beta_divergence",),
+        "backends.observed": ("HeldOut",),
+        "discovery.found": ("discover",),
+        "estimators.models": ("DRNMF", "BetaNMF", "MultiObjectiveNMF", "load"),
+        "estimators.pareto": ("pareto_front",),
+        "estimators.tensor": ("CP",),
+        "losses.huber": ("Huber",),
+        "losses.interval": ("Interval",),
+        "losses.negative_binomial": ("NegativeBinomial",),
+        "losses.part": ("Rowwise",),
+        "objective.penalties": ("L1", "L2", "Smooth", "Sparsity", "Volume"),
+        "parameters.solver": ("Solver",),
+        "selection.assignment.assign": ("assign",),
+        "selection.consensus": ("consensus",),
+        "selection.intervals": ("intervals",),
+        "selection.matching": ("match",),
+        "selection.noise": ("noise_profile",),
+        "selection.rank": ("rank_profile",),
+    },
+)
 
 
 def __dir__() -> list[str]:

@@ -74,6 +74,23 @@ def sweep_dense(
     observed: Observed | None,
     spare: NDArray[Any] | None,
 ) -> None: ...
+def sweep_parts(
+    X: NDArray[Any],
+    left: NDArray[Any],
+    right: NDArray[Any],
+    ask: Ask,
+    N: NDArray[Any],
+    P: NDArray[Any],
+    Q: NDArray[Any],
+    gram: NDArray[Any],
+    losses: NDArray[Any],
+    memory: Workspace,
+    bounds: Sequence[int],
+    across: bool,
+    coefficients: Sequence[float],
+    squared_norms: Sequence[float],
+    /,
+) -> None: ...
 def sweep_sparse(
     values: NDArray[Any],
     starts: NDArray[Any],

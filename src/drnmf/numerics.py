@@ -300,19 +300,19 @@ def rise_tolerance(dtype: DTypeLike) -> float:
     return 1e-6 if np.dtype(dtype) == np.float32 else 1e-12
 
 
-def namespace(array: object) -> Any:
+def namespace(array: object) -> Library:
     """The library whose functions fit an array: NumPy, or the one the array comes from (torch, ...)."""
     if isinstance(array, np.ndarray):
         return np
     return importlib.import_module(type(array).__module__.partition(".")[0])
 
 
-def as_float64(array: Any) -> Any:
+def as_float64(array: Entries) -> Vector:
     """Convert an array of any kind to float64; one that is float64 already is not copied."""
     return array.astype(np.float64, copy=False) if isinstance(array, np.ndarray) else array.double()
 
 
-def precision_of(array: Any) -> str:
+def precision_of(array: Entries) -> str:
     """Name the dtype of an array of any kind: "float32" or "float64".
 
     >>> precision_of(np.ones(1))
@@ -350,7 +350,7 @@ def real_numbers(name: str, given: object, wanted: str = "") -> Vector:
     raise ValueError(f"{name} cannot be read as numbers{wanted}.")
 
 
-def refuse_complex(name: str, values: Any) -> None:
+def refuse_complex(name: str, values: Entries) -> None:
     """Refuse an array with imaginary parts."""
     if np.dtype(values.dtype).kind == "c":
         raise ValueError(f"{name} holds complex numbers: give real ones, such as its real part or absolute value.")
@@ -361,7 +361,7 @@ def as_vector(values: ArrayLike) -> Vector:
     return np.array(real_numbers("this", values), ndmin=1, copy=True)
 
 
-def of_each_run(value: Any, F: Any) -> Any:
+def of_each_run(value: Any, F: Array) -> Numbers:
     """Return numbers, one for every run of a batch, so that they multiply the blocks F (runs, r, n); one number stays.
 
     >>> of_each_run(np.array([1.0, 2.0]), np.ones((2, 3, 4))).shape, of_each_run(3.0, np.ones((3, 4)))
@@ -372,7 +372,7 @@ def of_each_run(value: Any, F: Any) -> Any:
     return beside(np.asarray(value, dtype=precision_of(F)).reshape(-1, 1, 1), F)
 
 
-def beside(values: ArrayLike, array: Any) -> Any:
+def beside(values: ArrayLike, array: Array) -> Array:
     """Return numbers of the host as an array of the kind of another one, where that is."""
     return (
         np.asarray(values) if isinstance(array, np.ndarray) else namespace(array).as_tensor(values, device=array.device)

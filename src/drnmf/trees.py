@@ -15,6 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from drnmf.numerics import Array
+
 Structure = Any  # what JSON can hold
 Types = Mapping[str, type]
 
@@ -29,7 +31,7 @@ def flatten(tree: object, leaf: type | tuple[type, ...] = ()) -> tuple[list[obje
     >>> flatten((1.0, {"a": "b"}))
     ([1.0, 'b'], {'tuple': ['leaf', {'dict': {'a': 'leaf'}}]})
     """
-    found: list[Any] = []
+    found: list[object] = []
 
     def walk(item: object) -> Structure:
         if isinstance(item, leaf):
@@ -70,7 +72,7 @@ def unflatten(structure: Structure, leaves: Iterable[object], types: Types | Non
     """
     rest, known = iter(leaves), types or {}
 
-    def build(item: Structure) -> Any:
+    def build(item: Structure) -> object:
         if item == LEAF:
             return next(rest)
         if item.keys() == {"type", "fields"}:
@@ -99,7 +101,7 @@ def name_of(kind: type) -> str:
 def imported_type(name: str) -> type:
     """Import the dataclass of that name."""
     module, _, qualified = name.partition(":")
-    found: Any = importlib.import_module(module)
+    found: object = importlib.import_module(module)
     for part in qualified.split("."):
         found = getattr(found, part)
     if not is_dataclass(found):
@@ -141,7 +143,7 @@ def types_beside(*objects: object) -> dict[str, type]:
     return {name_of(entry): entry for entry in named if isinstance(entry, type) and is_dataclass(entry)}
 
 
-def pack(tree: object) -> tuple[Structure, dict[str, Any]]:
+def pack(tree: object) -> tuple[Structure, dict[str, Array]]:
     """Split a tree into JSON and the arrays that it names; an array that stands in several places is stored once.
 
     Raises
@@ -154,10 +156,10 @@ def pack(tree: object) -> tuple[Structure, dict[str, Any]]:
     >>> pack((1, np.ones(2)))
     ({'structure': {'tuple': ['leaf', 'leaf']}, 'leaves': [1, {'array': 'a0'}]}, {'a0': array([1., 1.])})
     """
-    arrays: dict[str, Any] = {}
+    arrays: dict[str, Array] = {}
     names: dict[int, str] = {}
 
-    def store(leaf: object) -> Any:
+    def store(leaf: object) -> object:
         if leaf is None or (isinstance(leaf, bool | int | float | str) and not isinstance(leaf, np.generic)):
             return leaf
         array = np.asarray(leaf) if isinstance(leaf, np.generic) else leaf
@@ -175,10 +177,10 @@ def pack(tree: object) -> tuple[Structure, dict[str, Any]]:
     return {"structure": structure, "leaves": [store(leaf) for leaf in found]}, arrays
 
 
-def unpack(content: Structure, arrays: Mapping[str, Any], types: Types | None = None, strict: bool = False) -> Any:
+def unpack(content: Structure, arrays: Mapping[str, Array], types: Types | None = None, strict: bool = False) -> Any:
     """Put together what `pack` took apart; ValueError where it did not."""
 
-    def load(leaf: object) -> Any:
+    def load(leaf: object) -> object:
         if not isinstance(leaf, dict):
             return leaf
         ((kind, name),) = leaf.items()

@@ -208,6 +208,22 @@ def test_second_order_steps_on_the_simplex_are_faster(beta):
     assert runs[1].stationarity_ < 0.2 * runs[0].stationarity_
 
 
+@pytest.mark.parametrize("side", ["W", "H"])
+@pytest.mark.parametrize("beta", [0, 1, 2])
+def test_fits_whose_sums_are_one_end_as_low_as_from_the_truth(beta, side):
+    """Singular vectors are no start here: their first pair is most of every row, and fits stay where it is."""
+    for seed in range(3):
+        rng = np.random.default_rng([beta, seed])
+        at, wave = rng.uniform(size=(5, 4, 2)), np.linspace(0, 1, 30)
+        H = sum(np.exp(-(((wave - at[:, k, :1]) / (0.05 + 0.2 * at[:, k, 1:])) ** 2)) for k in range(4)) + 0.05
+        W = rng.dirichlet(np.ones(5), 120)
+        X = np.maximum(W @ H * (1 + 0.03 * rng.normal(size=(120, 30))), 1e-3)
+        X, start = (X, {"W": W, "H": H}) if side == "W" else (X.T, {"W": H.T, "H": W.T})
+        model = BetaNMF(5, beta=beta, sum_to_one=side, random_state=seed).fit(X)
+        near = BetaNMF(5, beta=beta, sum_to_one=side, init="custom").fit(X, **start)
+        assert model.losses_[0] <= 1.02 * near.losses_[0]
+
+
 def test_float32_sums_to_a_few_roundings():
     X, _, _ = mixed()
     model = BetaNMF(3, beta=1, sum_to_one="W", max_iter=60, tol=0, random_state=0)

@@ -14,6 +14,7 @@ from drnmf.backends.core import default_backend
 from drnmf.backends.host.dense import DenseMatrix
 from drnmf.backends.open import open_data
 from drnmf.losses.beta import FROBENIUS, KL
+from drnmf.problem.check import first_zero
 from tests.backends.problems import DENSE, LAYOUTS, entries, factors
 
 pytest.importorskip("drnmf._core", reason="the compiled extension was not built")
@@ -78,7 +79,7 @@ def test_what_a_start_asks_for(backend, layout):
     assert np.allclose(data.T.starts.dot(X @ B), X.T @ (X @ B))
     assert np.array_equal(data.starts.column(7), X[:, 7])
     assert np.array_equal(data.T.starts.column(5), X[5])
-    assert data.first_zero() == tuple(int(i) for i in np.argwhere(X == 0)[0])
+    assert first_zero(data) == tuple(int(i) for i in np.argwhere(X == 0)[0])
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

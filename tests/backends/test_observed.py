@@ -15,6 +15,7 @@ from drnmf.backends.observed import Entries, HeldOut, Ones, Outer, Stored, produ
 from drnmf.backends.open import open_data
 from drnmf.backends.weighted import held_out_columns, held_out_losses, shares_curvature
 from drnmf.losses.names import from_text
+from drnmf.problem.check import first_zero
 from tests.backends.problems import LAYOUTS, LOSS_SETS, answer, entries, factors
 from tests.backends.table import BACKENDS, assert_close
 
@@ -343,7 +344,7 @@ def test_the_first_zero_is_an_observed_one():
     M = np.ones(X.shape)
     M[2, 3] = M[4, 1] = 0.0
     data = weigh(open_data(X), Entries(M))
-    assert (data.first_zero(), data.zeros, data.T.first_zero()) == ((4, 5), 1, (5, 4))
+    assert (first_zero(data), data.zeros, first_zero(data.T)) == ((4, 5), 1, (5, 4))
 
 
 @pytest.mark.parametrize("layout", ["C", "csr32", "stored"])

@@ -15,9 +15,11 @@ from drnmf.backends.observed import Entries, Ones, Outer, weigh
 from drnmf.backends.open import open_blocks, open_data, open_tensor
 from drnmf.backends.parted import Parted, Piece, row_losses
 from drnmf.backends.tiles import sample_residuals
-from drnmf.losses.beta import FROBENIUS, KL
+from drnmf.losses.beta import FROBENIUS, KL, Beta
+from drnmf.losses.negative_binomial import NegativeBinomial
 from drnmf.losses.part import Part
-from drnmf.problem.parts import open_part
+from drnmf.problem.parts import groups_of, objective_of_part, open_part, parted, parts_alone, stacked
+from drnmf.problem.problem import Problem
 from drnmf.problem.receive import Received
 
 TORCH = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="needs torch")
@@ -183,3 +185,60 @@ def test_the_largest_regret_on_dask_is_never_above_the_plain_fits(betas):
     losses = [beta_divergence(X[g == groups], V[g == groups], betas[0]) for g in "ab"]
     regrets = [part.value(loss) for part, loss in zip(fair.omega_, losses, strict=True)]
     assert fair.scaled_losses_.max() <= max(regrets) * (1 + 1e-9)
+
+
+def of_groups(dtype, order, backend, loss, labels):
+    """X in groups as a fit has it, and a copy on NumPy in float64, whose groups are swept one after another."""
+    entries = np.asarray(X, dtype, order=order)
+    problem = Problem.opened(in_unit(open_data(entries, backend)), Received(entries)).asked(R, (loss,))
+    division = groups_of(entries, labels)[1]
+    division = stacked(problem, division)
+    alone = parts_alone(problem, division)
+    every = [one.omega[0] for one in alone]
+    omega = tuple(objective_of_part(one, k, "part", 0.1, 40.0 + k, "regret") for k, one in enumerate(every))
+    return parted(problem, division, alone, omega)
+
+
+@pytest.mark.parametrize("labels", [np.repeat([0, 1, 2], [1, 20, 10]), RNG.integers(0, 4, M)], ids=["sorted", "mixed"])
+@pytest.mark.parametrize("loss", [FROBENIUS, KL, Beta(0.0), Beta(1.5), NegativeBinomial(2.0)], ids=str)
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_one_pass_over_all_groups_is_a_pass_over_each(labels, loss, dtype, order):
+    """The compiled pass over parts against the oracle, with one row in a group, and rows in any order."""
+    pytest.importorskip("drnmf._core")
+    native, oracle = (
+        of_groups(kind, order, backend, loss, labels) for kind, backend in ((dtype, "native"), ("float64", "numpy"))
+    )
+    assert native.data.stack is not None
+    assert oracle.data.stack is None
+    omega, c = native.omega, np.linspace(1.0, 2.0, len(native.omega))
+    rtol = 1e-11 if dtype == "float64" else 2e-5
+    for turned in (False, True):
+        own, other = (one.data.T if turned else one.data for one in (native, oracle))
+        left, right = (H.T, W.T) if turned else (W, H)
+        some = np.ascontiguousarray(right, dtype)
+        asks = [Ask(omega, None), Ask(omega), Ask(omega, c), Ask(omega, c, True, c), Ask(omega, "separate", True, c)]
+        for ask in asks:
+            assert own._one_pass(ask) or (turned and ask.slots > 1) or (own._alike(ask) and turned)
+            found = own.sweep(np.ascontiguousarray(left.T, dtype).T, some, ask)
+            expected = other.sweep(left, np.ascontiguousarray(right), replace(ask, omega=oracle.omega))
+            for name in ("losses", "N", "P", "Q", "gram"):
+                got, wanted = getattr(found, name), getattr(expected, name)
+                assert (got is None) == (wanted is None)
+                if wanted is not None:
+                    assert got.shape == wanted.shape
+                    assert np.allclose(got, wanted, rtol=rtol, atol=rtol * float(np.max(np.abs(wanted), initial=0.0)))
+
+
+def test_threads_do_not_change_a_pass_over_groups():
+    from threadpoolctl import threadpool_limits
+
+    pytest.importorskip("drnmf._core")
+    rng = np.random.default_rng(1)
+    entries, labels = rng.gamma(1.0, size=(2000, 30)), rng.integers(0, 3, 2000)
+    models = []
+    for threads in (1, 3):
+        with threadpool_limits(threads):
+            models.append(DRNMF(3, betas=(1,), random_state=0, max_iter=20).fit(entries, groups=labels))
+    assert np.array_equal(models[0].components_, models[1].components_)
+    assert np.array_equal(models[0].losses_, models[1].losses_)

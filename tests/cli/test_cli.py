@@ -22,7 +22,7 @@ from typer.testing import CliRunner
 import drnmf
 from drnmf.apps.audio import demo as demo_command
 from drnmf.cli import COMMANDS, app, results
-from drnmf.runs import apps
+from drnmf.loading import load
 
 runner = CliRunner()
 RNG = np.random.default_rng(0)
@@ -353,7 +353,7 @@ def test_help_answers_without_the_heavy_imports(here: Path, words: list[str], un
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_help_says_of_a_command_what_its_docstring_begins_with(name: str) -> None:
-    assert apps.load(COMMANDS[name].place).__doc__.splitlines()[0] == COMMANDS[name].line
+    assert load(COMMANDS[name].place).__doc__.splitlines()[0] == COMMANDS[name].line
 
 
 def test_a_command_of_the_library_loads_no_app(here: Path) -> None:

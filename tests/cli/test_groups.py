@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gzip
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,13 @@ def test_groups_are_read_from_a_table_in_any_order(tmp_path: Path) -> None:
     assert read_groups(path, None, ["a", "b"]) == ["one", "two"]
     assert read_groups(None, "::", ["x::1", "y::2"]) == ["x", "y"]
     assert read_groups(None, None, None) is None
+
+
+def test_a_packed_table_of_groups_is_read_as_every_other_table(tmp_path: Path) -> None:
+    path = tmp_path / "groups.csv.gz"
+    with gzip.open(path, "wt", encoding="utf-8") as stream:
+        stream.write("a;one\nb;two\n")
+    assert read_groups(path, None, ["b", "a"]) == ["two", "one"]
 
 
 @pytest.mark.parametrize(

@@ -322,6 +322,12 @@ def test_huber_forgives_single_entries():
     assert np.allclose(far.components_, near.components_, rtol=1e-9)
 
 
+def test_the_delta_of_a_loss_of_rows_is_found_too():
+    model = DRNMF(2, betas=[Rowwise(Huber("auto"), "sqrt")], max_iter=10, tol=0, random_state=0).fit(X)
+    alone = BetaNMF(2, beta=Huber("auto"), max_iter=10, tol=0, random_state=0).fit(X)
+    assert model.loss_names_ == [f"sqrt {alone.loss_names_[0]} of rows"]
+
+
 def test_losses_of_parts_are_those_of_their_rows():
     problem = problem_under((1, 2))
     _, division = groups_of(X, GROUPS)

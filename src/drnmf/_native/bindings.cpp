@@ -113,7 +113,8 @@ std::vector<Loss> losses_of(const Ask& ask) {
 
 Request request(std::size_t m, std::size_t n, const Matrix& x, const Input& left, const Input& right, const Ask& ask,
                 const Output& N, const Output& P, const Output& Q, const Square& gram, const Losses& totals,
-                Workspace& memory, const Output& spare, const Weights& observed, nb::dlpack::dtype dtype) {
+                Workspace& memory, const Output& spare, const Weights& observed, nb::dlpack::dtype dtype,
+                const Parts& apart = {}) {
     require(left.ndim() == 2 && right.ndim() == 2 && contiguous(left) && contiguous(right),
             "factors must be C-contiguous, component-first");
     require(left.shape(1) == m && right.shape(1) == n && left.shape(0) == right.shape(0) && left.shape(0) > 0,
@@ -122,7 +123,10 @@ Request request(std::size_t m, std::size_t n, const Matrix& x, const Input& left
             "X, factors and outputs must share one dtype");
     require(m > 0 && n > 0, "X is empty");
     std::size_t count = ask.omega.size();
-    require(count && totals.shape(0) == count, "one total per loss is needed");
+    std::size_t divided = apart.bounds.empty() ? 0 : apart.bounds.size() - 1;
+    require(count && totals.shape(0) == (divided ? divided : count), "one total per loss, or part, is needed");
+    require(!divided || (count == 1 && ask.weights.empty() && !observed.given),
+            "parts are swept under one loss, without weights");
     require(ask.weights.empty() || ask.weights.size() == count, "one weight per loss is needed");
     require(ask.curvature.empty() || ask.curvature.size() == count, "one coefficient per loss is needed");
     std::size_t r = left.shape(0);
@@ -151,8 +155,10 @@ Request request(std::size_t m, std::size_t n, const Matrix& x, const Input& left
               &memory,
               spare.is_valid() ? spare.data() : nullptr,
               observed,
-              false};
-    std::size_t slots = ask.parts ? (ask.weights.empty() ? count : 1) : 0, side = q.makes_gram() ? r : 0;
+              false,
+              apart};
+    std::size_t slots = ask.parts ? (ask.weights.empty() ? count : 1) * q.row_parts() : 0;
+    std::size_t side = q.makes_gram() ? r : 0;
     auto is_block = [&](const Output& a, std::size_t count) {
         return a.ndim() == 3 && a.shape(0) == count && a.shape(1) == r && a.shape(2) == n;
     };
@@ -161,8 +167,20 @@ Request request(std::size_t m, std::size_t n, const Matrix& x, const Input& left
             "the array to work in does not fit W");
     require(Q.ndim() == 2 && Q.shape(0) == (q.makes_Q() ? pair_count(r) : 0) && Q.shape(1) == n && Q.dtype() == dtype,
             "the curvature has the wrong shape");
-    require(gram.shape(0) == side && gram.shape(1) == side, "the shared curvature has the wrong shape");
+    require(gram.shape(0) == side * q.row_parts() && gram.shape(1) == side,
+            "the shared curvature has the wrong shape");
     return q;
+}
+
+// Parts of the rows (columns) of dense X, see `Parts`.
+Parts parts_of(const std::vector<std::size_t>& bounds, bool across, const std::vector<double>& coefficients,
+               const std::vector<double>& squared_norms, std::size_t length) {
+    require(bounds.size() > 1 && bounds.front() == 0 && bounds.back() == length &&
+                std::adjacent_find(bounds.begin(), bounds.end(), std::greater_equal<>()) == bounds.end(),
+            "parts do not fit X");
+    require(coefficients.size() + 1 == bounds.size() && squared_norms.size() + 1 == bounds.size(),
+            "one coefficient and one norm per part are needed");
+    return {bounds, across, coefficients, squared_norms};
 }
 
 void finish(bool done) {
@@ -174,20 +192,35 @@ bool signal_arrived() {
     return PyErr_CheckSignals() != 0;
 }
 
-void sweep_dense(Input X, Input left, Input right, const Ask& ask, Output N, Output P, Output Q, Square gram,
-                 Losses totals, Workspace& memory, const Observed* observed, Output spare) {
-    require(X.ndim() == 2, "X must have two axes");
-    std::size_t m = X.shape(0), n = X.shape(1);
-    Request q = request(m, n, dense_matrix(X), left, right, ask, N, P, Q, gram, totals, memory,
-                        spare, weights_of(observed, m, n, 0, X.dtype()), X.dtype());
-    bool single = X.dtype() == nb::dtype<float>();
-    require(single || X.dtype() == nb::dtype<double>(), "X must be float32 or float64");
+void run_dense(const Request& q, nb::dlpack::dtype dtype) {
+    bool single = dtype == nb::dtype<float>();
+    require(single || dtype == nb::dtype<double>(), "X must be float32 or float64");
     bool done;
     {
         nb::gil_scoped_release release;
         done = single ? dense_sweep<float>(q) : dense_sweep<double>(q);
     }
     finish(done);
+}
+
+void sweep_dense(Input X, Input left, Input right, const Ask& ask, Output N, Output P, Output Q, Square gram,
+                 Losses totals, Workspace& memory, const Observed* observed, Output spare) {
+    require(X.ndim() == 2, "X must have two axes");
+    std::size_t m = X.shape(0), n = X.shape(1);
+    Request q = request(m, n, dense_matrix(X), left, right, ask, N, P, Q, gram, totals, memory,
+                        spare, weights_of(observed, m, n, 0, X.dtype()), X.dtype());
+    run_dense(q, X.dtype());
+}
+
+// The same for every part of X.
+void sweep_parts(Input X, Input left, Input right, const Ask& ask, Output N, Output P, Output Q, Square gram,
+                 Losses totals, Workspace& memory, const std::vector<std::size_t>& bounds, bool across,
+                 const std::vector<double>& coefficients, const std::vector<double>& squared_norms) {
+    require(X.ndim() == 2, "X must have two axes");
+    std::size_t m = X.shape(0), n = X.shape(1);
+    Request q = request(m, n, dense_matrix(X), left, right, ask, N, P, Q, gram, totals, memory, Output(), Weights{},
+                        X.dtype(), parts_of(bounds, across, coefficients, squared_norms, across ? n : m));
+    run_dense(q, X.dtype());
 }
 
 void sweep_sparse(Input values, Input starts, Input indices, std::size_t m, std::size_t n, Input left, Input right,
@@ -497,6 +530,7 @@ NB_MODULE(_core, module) {
     module.def("sweep_dense", &sweep_dense, nb::arg("X"), nb::arg("left"), nb::arg("right"), nb::arg("ask"),
                nb::arg("N"), nb::arg("P"), nb::arg("Q"), nb::arg("gram"), nb::arg("losses"), nb::arg("memory"),
                nb::arg("observed").none(), nb::arg("spare").none());
+    module.def("sweep_parts", &sweep_parts);
     module.def("sweep_sparse", &sweep_sparse, nb::arg("values"), nb::arg("starts"), nb::arg("indices"), nb::arg("m"),
                nb::arg("n"), nb::arg("left"), nb::arg("right"), nb::arg("ask"), nb::arg("N"), nb::arg("P"),
                nb::arg("Q"), nb::arg("gram"), nb::arg("losses"), nb::arg("memory"), nb::arg("observed").none(),

@@ -106,7 +106,8 @@ struct DenseBlock {
     Scratch<T> b;
     Products list;
     Terms<T> terms_of;
-    size_t all_products, pairs, right_size, first_tile, tiles, row_begin, row_end, chunk;
+    const Block& at;
+    size_t all_products, pairs, right_size, tiles;
     double* losses;
     bool needs_model;
     Observer<T> observer;
@@ -114,7 +115,8 @@ struct DenseBlock {
     int steps;  // of the products of a tile
 
     DenseBlock(const Sweep& sweep, size_t block, char* scratch, double* out)
-        : s(sweep), b(sweep, scratch), list(products(sweep)), losses(out), observer(sweep, b.X) {
+        : s(sweep), b(sweep, scratch), list(products(sweep)), at(sweep.block[block]), losses(out),
+          observer(sweep, b.X) {
         terms_of = choose_terms<T>(s.mask, s.mode, s.losses);
         all_products = product_count(s);
         right_size = Scratch<T>::right_size(s);
@@ -123,25 +125,22 @@ struct DenseBlock {
         int groups = (TN / L + kVectorsInRegisters - 1) / kVectorsInRegisters;
         steps = groups * (int(all_products) * gemm_steps(int(s.r), TM) + (needs_model ? gemm_steps(TM, int(s.r)) : 0) +
                           gemm_steps(int(pairs), TM));
-        size_t column_tiles = (s.n + TN - 1) / TN, row_tiles = (s.m + TM - 1) / TM;
-        chunk = block % s.chunks;
-        first_tile = block / s.chunks * s.panel;
-        tiles = least(s.panel, column_tiles - first_tile);
-        row_begin = row_tiles * chunk / s.chunks * TM;
-        row_end = least(row_tiles * (chunk + 1) / s.chunks * TM, s.m);
+        tiles = (at.column_end - at.column + TN - 1) / TN;
     }
 
-    size_t columns(size_t j) const { return least(size_t(TN), s.n - (first_tile + j) * TN); }
+    size_t column(size_t j) const { return at.column + j * TN; }
+    size_t columns(size_t j) const { return least(size_t(TN), at.column_end - column(j)); }
+    size_t left_tile(size_t i) const { return at.tile + (i - at.row) / TM; }
     int vectors(size_t j) const { return int((columns(j) + L - 1) / L); }
     T* sums(size_t j, size_t product) const { return b.sums + (j * all_products + product) * right_size; }
     Operand<T> left(size_t i, bool transposed) const {
-        size_t tile = i / TM;
+        size_t tile = left_tile(i);
         const T* p = tile < s.whole ? static_cast<const T*>(s.left) + tile * TM * s.r  // r x TM
                                     : static_cast<const T*>(s.rest) + (tile - s.whole) * TM * s.r;
         return transposed ? Operand<T>{p, TM, 1} : Operand<T>{p, 1, TM};
     }
     Operand<T> left_pairs(size_t i) const {
-        return {static_cast<const T*>(s.curvature.left) + i / TM * TM * pairs, TM, 1};
+        return {static_cast<const T*>(s.curvature.left) + left_tile(i) * TM * pairs, TM, 1};
     }
     T* pair_sums(size_t j) const { return b.pair_sums + j * pairs * TN; }
     Operand<T> right(size_t j) const { return {b.right + j * right_size, TN, 1}; }
@@ -154,18 +153,18 @@ struct DenseBlock {
         if (s.x.layout == Layout::rows) {
             // Row pieces of the whole panel are read side by side, so that a cache line is fetched once; they are asked
             // for a whole panel of tiles ahead, which leaves memory the most time.
-            for (size_t i = row_begin; i < row_end; i += TM)
+            for (size_t i = at.row; i < at.row_end; i += TM)
                 for (size_t j = 0; j < tiles; ++j) {
                     if (s.stopped(s.stop_context)) return;
-                    next = source.prefetch(i + TM, first_tile + j, row_end, steps, !needs_model);
+                    next = source.prefetch(least(i + TM, at.row_end), column(j), steps, !needs_model);
                     tile(source, i, j);
                 }
         } else {
             for (size_t j = 0; j < tiles; ++j) {
-                source.start_columns(row_begin, (first_tile + j) * TN, columns(j));
-                for (size_t i = row_begin; i < row_end; i += TM) {
+                source.start_columns(at.row, column(j), columns(j));
+                for (size_t i = at.row; i < at.row_end; i += TM) {
                     if (s.stopped(s.stop_context)) return;
-                    next = source.prefetch(i + TM, first_tile + j, row_end, steps, false);
+                    next = source.prefetch(least(i + TM, at.row_end), column(j), steps, false);
                     tile(source, i, j);
                 }
             }
@@ -179,7 +178,7 @@ struct DenseBlock {
         for (size_t j = 0; j < tiles; ++j)
             for (size_t k = 0; k < s.r; ++k) {
                 T* to = b.right + j * right_size + k * TN;
-                const T* from = H + k * s.n + (first_tile + j) * TN;
+                const T* from = H + k * s.n + column(j);
                 size_t count = columns(j);
                 memcpy(to, from, count * sizeof(T));
                 for (size_t c = count; c < size_t(TN); ++c) to[c] = T(0);
@@ -188,14 +187,14 @@ struct DenseBlock {
 
     void tile(Source<T>& source, size_t i, size_t j) {
         Tile<T> t;
-        t.rows = int(least(size_t(TM), row_end - i));
+        t.rows = int(least(size_t(TM), at.row_end - i));
         t.vectors = vectors(j);
         t.V = b.V, t.log_v = b.log_v, t.M = s.weights.given ? b.M : nullptr;
         for (int z = 0; z < 6; ++z) t.Z[z] = b.Z[z];
         if (s.others == 1 && !s.mask) t.Z[1] = t.V;  // nothing reads V after these terms: one buffer less in the cache
-        source.tile(i, (first_tile + j) * TN, columns(j), t);
+        source.tile(i, column(j), columns(j), t);
         if (needs_model) gemm<T>(t.rows, int(s.r), t.vectors, left(i, false), right(j), b.V, TN, false, next);
-        if (t.M) observer.observe(t, i, (first_tile + j) * TN, columns(j));
+        if (t.M) observer.observe(t, i, column(j), columns(j));
         if (terms_of && needs_model) terms_of(s, t, losses);
         if (s.logs) log_model(s, t);
         other_losses<T>(s, t, losses);
@@ -221,15 +220,17 @@ struct DenseBlock {
     }
 
     T* output(void* base, int slot, size_t k, size_t j) const {
-        return static_cast<T*>(base) + ((chunk * s.slots + size_t(slot)) * s.r + k) * s.n + (first_tile + j) * TN;
+        return static_cast<T*>(base) + ((at.chunk * s.slots + size_t(slot)) * s.r + k) * s.n + column(j);
     }
     void copy_out(void* base, int slot, size_t j, const T* from) {
         for (size_t k = 0; k < s.r; ++k) memcpy(output(base, slot, k, j), from + k * TN, columns(j) * sizeof(T));
     }
 
     void write_curvature(size_t j) {
-        T* to = static_cast<T*>(s.curvature.Q) + chunk * pairs * s.n + (first_tile + j) * TN;
-        for (size_t k = 0; k < pairs; ++k, to += s.n) memcpy(to, pair_sums(j) + k * TN, columns(j) * sizeof(T));
+        T *to = static_cast<T*>(s.curvature.Q) + at.chunk * pairs * s.n + column(j), *from = pair_sums(j);
+        if (s.curvature.of_part)
+            for (size_t k = 0; k < pairs * TN; ++k) from[k] *= T(s.curvature.of_part[at.part]);
+        for (size_t k = 0; k < pairs; ++k, to += s.n, from += TN) memcpy(to, from, columns(j) * sizeof(T));
     }
 
     void write(size_t j) {
@@ -266,15 +267,16 @@ struct DenseBlock {
         for (size_t at = 0; at < right_size; ++at) to[at] *= T(s.scale);
     }
 
-    // P_1 = (1'W)' and P_2 = (W'W)H, already weighted, belong to no row in particular: the first chunk adds them.
+    // P_1 = (1'W)' and P_2 = (W'W)H, already weighted, belong to no row in particular.
     void add_known(size_t j, T* to, bool kl, bool frobenius) {
-        if (chunk || s.weights.given) return;
-        if (frobenius)
-            gemm<T>(int(s.r), int(s.r), vectors(j), {static_cast<const T*>(s.gram), ptrdiff_t(s.r), 1}, right(j), to,
-                    TN, true);
+        if (!at.first || s.weights.given) return;
+        if (frobenius) {
+            const T* gram = static_cast<const T*>(s.gram) + at.sums * s.r * s.r;
+            gemm<T>(int(s.r), int(s.r), vectors(j), {gram, ptrdiff_t(s.r), 1}, right(j), to, TN, true);
+        }
         if (kl)
             for (size_t k = 0; k < s.r; ++k)
-                for (int c = 0; c < TN; ++c) to[k * TN + size_t(c)] += T(s.column_sums[k]);
+                for (int c = 0; c < TN; ++c) to[k * TN + size_t(c)] += T(s.column_sums[at.sums * s.r + k]);
     }
 };
 

@@ -6,10 +6,10 @@
 
 namespace drnmf::DRNMF_ISA_NAME {
 
-// Rows tile * kTileRows ... of W (component-first, r x m) as one r x kTileRows block; missing rows are zero.
+// At most kTileRows rows of W (component-first, r x m) as one r x kTileRows block; missing rows are zero.
 template <class T>
-inline void pack_left(const T* left, size_t m, size_t r, size_t tile, T* out) {
-    size_t begin = tile * kTileRows, rows = least(size_t(kTileRows), m - begin);
+inline void pack_left(const T* left, size_t m, size_t r, size_t begin, size_t end, T* out) {
+    size_t rows = least(size_t(kTileRows), end - begin);
     for (size_t k = 0; k < r; ++k) {
         T* to = out + k * kTileRows;
         memcpy(to, left + k * m + begin, rows * sizeof(T));
@@ -19,9 +19,9 @@ inline void pack_left(const T* left, size_t m, size_t r, size_t tile, T* out) {
 
 // The same for the products w_k w_l, l <= k, as one r (r + 1) / 2 x kTileRows block.
 template <class T>
-inline void pack_pairs(const T* left, size_t m, size_t r, size_t tile, T* out) {
-    size_t begin = tile * kTileRows, rows = least(size_t(kTileRows), m - begin);
-    T* to = out + tile * pair_count(r) * kTileRows;
+inline void pack_pairs(const T* left, size_t m, size_t r, size_t begin, size_t end, T* out) {
+    size_t rows = least(size_t(kTileRows), end - begin);
+    T* to = out;
     for (size_t k = 0; k < r; ++k)
         for (size_t l = 0; l <= k; ++l, to += kTileRows) {
             const T *a = left + k * m + begin, *b = left + l * m + begin;

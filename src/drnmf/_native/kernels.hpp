@@ -63,12 +63,23 @@ struct Other {
 // weights: that part is W'W in every column then and is returned once.
 struct Curvature {
     double bend[3];    // of beta 0, 1 and 2
-    size_t pairs;      // r (r + 1) / 2 where it is wanted, else 0
-    const void* left;  // products of pairs of components of W, packed like W (dense)
-    void* Q;           // (r (r + 1) / 2, n), the lower triangle row by row
+    size_t pairs;           // r (r + 1) / 2 where it is wanted, else 0
+    const void* left;       // products of pairs of components of W, packed like W (dense)
+    void* Q;                // (r (r + 1) / 2, n), the lower triangle row by row
+    const double* of_part;  // what that of every part is multiplied by; null: nothing (dense)
 };
 
 constexpr size_t pair_count(size_t r) { return r * (r + 1) / 2; }
+
+// Columns and rows of X that are swept by one thread at a time: a panel of column tiles times a chunk of rows.
+struct Block {
+    size_t column, column_end, row, row_end;
+    size_t tile;   // of packed W where the rows begin
+    size_t chunk;  // which of the partial outputs is its own
+    size_t part;   // which part of X it is of
+    size_t sums;   // which of the sums over W belong to its rows
+    bool first;    // of the chunks of its rows: adds what belongs to no row in particular
+};
 
 struct Sweep {
     size_t m, n, r;
@@ -89,15 +100,16 @@ struct Sweep {
     double scale;                 // what entries of X are multiplied by as they are read (dense; a power of four)
     bool in_place;                // tiles that need no copy are read where they are
     double zero, floor, ceiling;  // what a zero of X counts as; bounds of V and of its powers
-    const double* column_sums;    // 1'W (r), times weight[1] when weighted
-    const void* gram;             // W'W (r x r), working dtype, times weight[2] when weighted
+    const double* column_sums;    // 1'W (r) of every part of the rows, times weight[1] when weighted
+    const void* gram;             // W'W (r x r) of each, working dtype, times weight[2] when weighted
     Curvature curvature;
-    // Outputs: (slots, r, n) each. With `chunks` > 1 they hold one partial result per chunk of rows.
+    // Outputs: (slots, r, n) each, one for every chunk of rows.
     void *N, *P;
     size_t slots;
-    // The plan: a block is `panel` tiles of columns times one of `chunks` ranges of rows. It depends on the
+    // The plan: a block has at most `panel` tiles of columns and one of `chunks` ranges of rows. It depends on the
     // shapes alone, never on the number of threads.
     size_t panel, chunks, blocks;
+    const Block* block;
     size_t loss_count;  // 3 + others
     // Where the stored entries alone are swept: left and right are item-first (see SparseSweep), and blocks are
     // columns.
@@ -206,8 +218,8 @@ template <class T>
 struct Kernels {
     size_t (*scratch)(const Sweep&);  // bytes a thread needs
     void (*dense)(const Sweep&, size_t block, char* scratch, double* losses);
-    void (*pack_left)(const T* left, size_t m, size_t r, size_t tile, T* out);
-    void (*pack_pairs)(const T* left, size_t m, size_t r, size_t tile, T* out);
+    void (*pack_left)(const T* left, size_t m, size_t r, size_t begin, size_t end, T* out);
+    void (*pack_pairs)(const T* left, size_t m, size_t r, size_t begin, size_t end, T* out);
     void (*quadratic)(const Quadratic& q, size_t begin, size_t end, char* scratch);
     void (*hals)(const Hals& q, size_t begin, size_t end, char* scratch);
     void (*pack_shared)(const double* G, size_t r, double smallest, T* out);  // r (r + 1) values

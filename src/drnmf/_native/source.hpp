@@ -96,12 +96,12 @@ struct Source {
         }
     }
 
-    // The tile at (row, column_tile), asked for within `steps` calls; nothing for a tile at the edge.
-    Prefetch<T> prefetch(size_t row, size_t column_tile, size_t row_end, int steps, bool far) const {
-        size_t column = column_tile * TN;
+    // The tile at (row, column), asked for within `steps` calls; nothing for a tile at the edge. The first tile of the
+    // next block is one too: small parts have few others.
+    Prefetch<T> prefetch(size_t row, size_t column, int steps, bool far) const {
         Prefetch<T> ask;
         bool rows = s.x.layout == Layout::rows;
-        if (row + kTileRows > row_end || column + TN > s.n || !(rows || s.x.layout == Layout::columns)) return ask;
+        if (row + kTileRows > s.m || column + TN > s.n || !(rows || s.x.layout == Layout::columns)) return ask;
         int length = rows ? TN : kTileRows;
         ask.p = values + ptrdiff_t(row) * s.x.row_stride + ptrdiff_t(column) * s.x.column_stride;
         ask.left = rows ? kTileRows : TN;

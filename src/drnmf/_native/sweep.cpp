@@ -1,6 +1,7 @@
 #include "sweep.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <numeric>
@@ -26,19 +27,23 @@ bool run(bool small, std::size_t blocks, const std::function<void(std::size_t, c
     return true;
 }
 
+using Bounds = std::vector<std::size_t>;
+
 struct Gram {
     std::vector<double> products, sums;  // F F' (r x r) and F 1 (r)
 };
 
 // Over a fixed number of slices, added in order.
 template <class T>
-Gram gram_of(const T* factor, std::size_t length, std::size_t r, bool products) {
+Gram gram_of(const T* factor, std::size_t length, std::size_t r, bool products, std::size_t begin, std::size_t end) {
     const Kernels<T>& k = kernels<T>(instruction_set());
-    std::size_t slices = std::clamp<std::size_t>(length / 4096, 1, kBlocks), size = products ? r * r : 0;
+    std::size_t count = end - begin, slices = std::clamp<std::size_t>(count / 4096, 1, kBlocks);
+    std::size_t size = products ? r * r : 0;
     std::vector<double> partial(slices * (size + r), 0.0);
-    run(length * r < kSmall, slices, [&](std::size_t b, char*) {
+    run(count * r < kSmall, slices, [&](std::size_t b, char*) {
         double* at = partial.data() + b * (size + r);
-        k.gram(factor, length, r, length * b / slices, length * (b + 1) / slices, products ? at : nullptr, at + size);
+        k.gram(factor, length, r, begin + count * b / slices, begin + count * (b + 1) / slices,
+               products ? at : nullptr, at + size);
     });
     Gram out{std::vector<double>(size, 0.0), std::vector<double>(r, 0.0)};
     for (std::size_t b = 0; b < slices; ++b) {
@@ -49,6 +54,23 @@ Gram gram_of(const T* factor, std::size_t length, std::size_t r, bool products) 
     for (std::size_t i = 0; products && i < r; ++i)
         for (std::size_t j = i + 1; j < r; ++j) out.products[i * r + j] = out.products[j * r + i];
     return out;
+}
+
+template <class T>
+Gram gram_of(const T* factor, std::size_t length, std::size_t r, bool products) {
+    return gram_of(factor, length, r, products, 0, length);
+}
+
+// The same of every part, one after another.
+template <class T>
+Gram grams_of(const T* factor, std::size_t length, std::size_t r, bool products, const Bounds& bounds) {
+    Gram all;
+    for (std::size_t g = 0; g + 1 < bounds.size(); ++g) {
+        Gram own = gram_of(factor, length, r, products, bounds[g], bounds[g + 1]);
+        all.products.insert(all.products.end(), own.products.begin(), own.products.end());
+        all.sums.insert(all.sums.end(), own.sums.begin(), own.sums.end());
+    }
+    return all;
 }
 
 // <a, b> over a fixed number of slices, added in order.
@@ -79,11 +101,12 @@ void name_curvature(const Request& q, const std::vector<double>& gram, S& s) {
     for (std::size_t i = 0; q.makes_gram() && i < gram.size(); ++i) q.gram[i] = bend_of(q, 2.0) * gram[i];
 }
 
-// W'W in the working dtype, rows `stride` apart, weighted.
+// W'W in the working dtype, rows `stride` apart, weighted; several of them one after another.
 template <class T>
 std::vector<T> weighted_gram(const std::vector<double>& gram, std::size_t r, std::size_t stride, double weight) {
-    std::vector<T> out(r * stride, T(0));
-    for (std::size_t i = 0; i < (gram.empty() ? 0 : r); ++i)
+    std::size_t rows = gram.size() / r;
+    std::vector<T> out(std::max(rows, r) * stride, T(0));
+    for (std::size_t i = 0; i < rows; ++i)
         for (std::size_t j = 0; j < r; ++j) out[i * stride + j] = T(weight * gram[i * r + j]);
     return out;
 }
@@ -106,7 +129,9 @@ std::vector<Other> others_of(const Request& q) {
 }
 
 // <H, N> comes with the parts, so the loss of beta = 2 needs no V.
-bool by_identity(const Request& q) { return q.beta2_alone() && q.parts && q.losses && q.weights.empty(); }
+bool by_identity(const Request& q) {
+    return q.beta2_alone() && q.parts && q.losses && q.weights.empty() && !q.apart.across;
+}
 
 template <class S>
 void name_parts(const Request& q, S& s) {
@@ -128,15 +153,22 @@ void name_parts(const Request& q, S& s) {
     s.stop_context = nullptr;
 }
 
-// 1/2 (||X||^2 - 2 <H, N> + <W'W, HH'>); false where that has lost its digits.
+// 1/2 (||X||^2 - 2 <H, N> + <W'W, HH'>) of every part of the rows; false where that has lost its digits.
 template <class T>
 bool frobenius_identity(const Request& q, const Gram& left) {
     const T* H = static_cast<const T*>(q.right);
     Gram right = gram_of(H, q.n, q.r, true);
-    double cross = dot_of(H, static_cast<const T*>(q.N), q.r * q.n);
-    double model = std::inner_product(left.products.begin(), left.products.end(), right.products.begin(), 0.0);
-    q.totals[0] = 0.5 * (q.squared_norm - 2.0 * cross + model);
-    return q.totals[0] > q.identity_limit * q.squared_norm;
+    std::size_t size = q.r * q.n;
+    bool kept = true;
+    for (std::size_t g = 0; g < q.row_parts(); ++g) {
+        double squares = q.apart.bounds.empty() ? q.squared_norm : q.apart.squared_norms[g];
+        double cross = dot_of(H, static_cast<const T*>(q.N) + g * size, size);
+        double model = std::inner_product(right.products.begin(), right.products.end(),
+                                          left.products.begin() + std::ptrdiff_t(g * q.r * q.r), 0.0);
+        q.totals[g] = 0.5 * (squares - 2.0 * cross + model);
+        kept = kept && q.totals[g] > q.identity_limit * squares;
+    }
+    return kept;
 }
 
 // The losses alone, from V.
@@ -147,28 +179,67 @@ Request direct(Request q) {
     return q;
 }
 
-// Shapes alone decide the blocks. Panels of columns own their outputs; where there are too few of them, rows are
-// split as well and the partial results added in order.
-void plan(Sweep& s, std::size_t item_size, std::size_t products) {
-    std::size_t rows = (products + 1) * s.r + s.curvature.pairs;
-    std::size_t width = kTileRowBytes / item_size, column_tiles = (s.n + width - 1) / width;
-    std::size_t row_tiles = (s.m + kTileRows - 1) / kTileRows;
-    std::size_t fits = std::max<std::size_t>(1, kPanelBytes / (rows * kTileRowBytes));
-    std::size_t strip = std::clamp<std::size_t>(column_tiles / (kBlocks / 2), 1, kStrip);
-    s.panel = std::min(std::clamp<std::size_t>(column_tiles / kBlocks, strip, 16), fits);
-    std::size_t panels = (column_tiles + s.panel - 1) / s.panel;
-    s.chunks = panels >= kBlocks / 2 ? 1 : std::clamp<std::size_t>(row_tiles / 8, 1, kBlocks / panels);
-    s.blocks = panels * s.chunks;
+std::size_t tiles_in(std::size_t length, std::size_t width) { return (length + width - 1) / width; }
+
+// The tiles of rows of every part, one after another.
+std::vector<std::array<std::size_t, 2>> row_tiles_of(const Bounds& rows) {
+    std::vector<std::array<std::size_t, 2>> tiles;
+    for (std::size_t g = 0; g + 1 < rows.size(); ++g)
+        for (std::size_t i = rows[g]; i < rows[g + 1]; i += kTileRows)
+            tiles.push_back({i, std::min<std::size_t>(i + kTileRows, rows[g + 1])});
+    return tiles;
 }
 
+struct Plan {
+    std::vector<Block> blocks;
+    Bounds chunks;  // those of part k of the rows are chunks[k] to chunks[k + 1]
+};
+
+// Shapes alone decide the blocks. Panels of columns own their outputs; where there are too few of them, rows are
+// split as well and the partial results added in order. No block is of two parts.
+Plan plan(Sweep& s, std::size_t item_size, std::size_t products, const Bounds& rows, const Bounds& columns) {
+    std::size_t height = (products + 1) * s.r + s.curvature.pairs;
+    std::size_t width = kTileRowBytes / item_size, column_tiles = tiles_in(s.n, width), parts = rows.size() - 1;
+    std::size_t fits = std::max<std::size_t>(1, kPanelBytes / (height * kTileRowBytes));
+    std::size_t strip = std::clamp<std::size_t>(column_tiles / (kBlocks / 2), 1, kStrip);
+    s.panel = std::min(std::clamp<std::size_t>(column_tiles / kBlocks, strip, 16), fits);
+    std::size_t panels = 0;
+    for (std::size_t g = 0; g + 1 < columns.size(); ++g)
+        panels += tiles_in(columns[g + 1] - columns[g], s.panel * width);
+    std::size_t most = panels * parts >= kBlocks / 2 ? 1 : kBlocks / (panels * parts);
+    std::vector<Block> of_rows;
+    Plan made{{}, {0}};
+    for (std::size_t g = 0, tile = 0; g < parts; ++g) {
+        std::size_t tiles = tiles_in(rows[g + 1] - rows[g], kTileRows);
+        std::size_t count = std::clamp<std::size_t>(tiles / 8, 1, most);
+        for (std::size_t c = 0; c < count; ++c) {
+            std::size_t begin = tiles * c / count, end = tiles * (c + 1) / count;
+            of_rows.push_back({0, 0, rows[g] + begin * kTileRows, std::min(rows[g] + end * kTileRows, rows[g + 1]),
+                               tile + begin, of_rows.size(), g, g, c == 0});
+        }
+        tile += tiles;
+        made.chunks.push_back(of_rows.size());
+    }
+    for (std::size_t g = 0; g + 1 < columns.size(); ++g)
+        for (std::size_t j = columns[g]; j < columns[g + 1]; j += s.panel * width)
+            for (Block block : of_rows) {
+                block.column = j, block.column_end = std::min(j + s.panel * width, columns[g + 1]);
+                if (columns.size() > 2) block.part = g;
+                made.blocks.push_back(block);
+            }
+    s.chunks = of_rows.size(), s.blocks = made.blocks.size();
+    return made;
+}
+
+// Chunks begin to end of partial results, added in order.
 template <class T>
-bool add_chunks(const Sweep& s, std::size_t size, const T* partial, T* out) {
+bool add_chunks(std::size_t begin, std::size_t end, std::size_t size, const T* partial, T* out) {
     const Kernels<T>& k = kernels<T>(instruction_set());
     std::size_t slices = std::clamp<std::size_t>(size / 4096, 1, kBlocks);
-    return run(size * s.chunks < kSmall, slices, [&](std::size_t b, char*) {
-        std::size_t begin = size * b / slices, count = size * (b + 1) / slices - begin;
-        std::copy_n(partial + begin, count, out + begin);
-        for (std::size_t c = 1; c < s.chunks; ++c) k.add(out + begin, partial + c * size + begin, count);
+    return run(size * (end - begin) < kSmall, slices, [&](std::size_t b, char*) {
+        std::size_t at = size * b / slices, count = size * (b + 1) / slices - at;
+        std::copy_n(partial + begin * size + at, count, out + at);
+        for (std::size_t c = begin + 1; c < end; ++c) k.add(out + at, partial + c * size + at, count);
     });
 }
 
@@ -195,12 +266,24 @@ void name_terms(const Request& q, const std::vector<Other>& others, Sweep& s) {
     s.loss_count = 3 + others.size();
 }
 
+// Where a loss stands among those of a block: 0, 1 and 2 are their own, others follow in their order.
+std::size_t place_of(const Loss& loss, std::size_t& other) {
+    int bit = bit_of(loss);
+    return bit ? std::size_t(bit >> 1) : other++;
+}
+
+// The losses of every part from those of its blocks, in order.
+void add_losses_of_parts(const Request& q, const Sweep& s, const std::vector<double>& losses) {
+    std::size_t other = 3, at = place_of(q.omega[0], other);
+    std::fill_n(q.totals, q.apart.bounds.size() - 1, 0.0);
+    for (std::size_t b = 0; b < s.blocks; ++b) q.totals[s.block[b].part] += losses[b * s.loss_count + at];
+}
+
 // The losses from those of every block, in order.
 void add_losses(const Request& q, const Sweep& s, std::size_t blocks, const std::vector<double>& losses) {
     std::size_t other = 3;
     for (std::size_t i = 0; i < q.omega.size(); ++i) {
-        int bit = bit_of(q.omega[i]);
-        std::size_t at = bit ? std::size_t(bit >> 1) : other++;
+        std::size_t at = place_of(q.omega[i], other);
         double total = 0.0;
         for (std::size_t b = 0; b < blocks; ++b) total += losses[b * s.loss_count + at];
         q.totals[i] = total;
@@ -217,33 +300,42 @@ bool dense_sweep(const Request& q) {
     name_terms(q, others, s);
 
     Borrowed memory(*q.memory);
-    std::size_t row_tiles = (q.m + kTileRows - 1) / kTileRows, tile_size = kTileRows * q.r;
+    const bool apart = !q.apart.bounds.empty();
+    const Bounds rows = apart && !q.apart.across ? q.apart.bounds : Bounds{0, q.m};
+    const Bounds columns = apart && q.apart.across ? q.apart.bounds : Bounds{0, q.n};
+    const auto row_tiles = row_tiles_of(rows);
+    const std::size_t tile_size = kTileRows * q.r;
     s.whole = q.spare ? q.m / kTileRows : 0;
-    T *left = static_cast<T*>(q.spare), *rest = memory->left.reserve<T>((row_tiles - s.whole) * tile_size);
+    T *left = static_cast<T*>(q.spare), *rest = memory->left.reserve<T>((row_tiles.size() - s.whole) * tile_size);
     const T* factor = static_cast<const T*>(q.left);
-    bool ok = run(q.m * q.r < kSmall, row_tiles, [&](std::size_t b, char*) {
-        k.pack_left(factor, q.m, q.r, b, b < s.whole ? left + b * tile_size : rest + (b - s.whole) * tile_size);
+    bool ok = run(q.m * q.r < kSmall, row_tiles.size(), [&](std::size_t b, char*) {
+        k.pack_left(factor, q.m, q.r, row_tiles[b][0], row_tiles[b][1],
+                    b < s.whole ? left + b * tile_size : rest + (b - s.whole) * tile_size);
     });
     s.left = left, s.rest = rest;
     s.right = q.right;
     Gram gram;
-    if (!q.observed.given && (s.mask & (kKL | kFro))) gram = gram_of(factor, q.m, q.r, s.mask & kFro);
+    if (!q.observed.given && (s.mask & (kKL | kFro))) gram = grams_of(factor, q.m, q.r, s.mask & kFro, rows);
     std::vector<T> gram_T = weighted_gram<T>(gram.products, q.r, q.r, s.weight[2]);
     std::vector<double> column_sums = gram.sums;
     for (double& sum : column_sums) sum *= s.weight[1];
     s.gram = gram_T.data();
     s.column_sums = column_sums.data();
     name_curvature(q, gram.products, s);
-    T* left_pairs = memory->pairs.reserve<T>(row_tiles * kTileRows * s.curvature.pairs);
-    ok = ok && (!s.curvature.pairs || run(q.m * s.curvature.pairs < kSmall, row_tiles, [&](std::size_t b, char*) {
-             k.pack_pairs(factor, q.m, q.r, b, left_pairs);
+    if (s.curvature.pairs && apart) s.curvature.of_part = q.apart.coefficients.data();
+    const std::size_t pairs_size = kTileRows * s.curvature.pairs;
+    T* left_pairs = memory->pairs.reserve<T>(row_tiles.size() * pairs_size);
+    const bool few = q.m * s.curvature.pairs < kSmall;
+    ok = ok && (!s.curvature.pairs || run(few, row_tiles.size(), [&](std::size_t b, char*) {
+             k.pack_pairs(factor, q.m, q.r, row_tiles[b][0], row_tiles[b][1], left_pairs + b * pairs_size);
          }));
     s.curvature.left = left_pairs;
 
     s.in_place = q.x.layout == Layout::rows && q.scale <= kLargestScale<T> && q.scale * kLargestScale<T> >= 1.0;
-    plan(s, sizeof(T), s.mode == Mode::weighted ? 2 : 2 * q.omega.size());
+    const Plan planned = plan(s, sizeof(T), s.mode == Mode::weighted ? 2 : 2 * q.omega.size(), rows, columns);
+    s.block = planned.blocks.data();
     std::size_t size = s.slots * q.r * q.n;
-    bool partial = s.chunks > 1 && q.parts;
+    bool partial = s.chunks >= rows.size() && q.parts;  // more than one chunk for some part
     T* parts = memory->parts.reserve<T>(partial ? 2 * s.chunks * size : 0);
     s.N = partial ? parts : q.N;
     s.P = partial ? parts + s.chunks * size : q.P;
@@ -255,18 +347,21 @@ bool dense_sweep(const Request& q) {
              k.dense(s, b, scratch, losses.data() + b * s.loss_count);
          });
     if (!ok) return false;
-    if (partial) {
-        ok = add_chunks(s, size, parts, static_cast<T*>(q.N)) &&
-             (!s.positive || add_chunks(s, size, parts + s.chunks * size, static_cast<T*>(q.P)));
+    for (std::size_t g = 0; partial && ok && g + 1 < rows.size(); ++g) {
+        std::size_t begin = planned.chunks[g], end = planned.chunks[g + 1];
+        ok = add_chunks(begin, end, size, parts, static_cast<T*>(q.N) + g * size) &&
+             (!s.positive || add_chunks(begin, end, size, parts + s.chunks * size, static_cast<T*>(q.P) + g * size));
     }
-    if (s.chunks > 1 && curvature_size) ok = ok && add_chunks(s, curvature_size, curvature, static_cast<T*>(q.Q));
+    if (s.chunks > 1 && curvature_size)
+        ok = ok && add_chunks(0, s.chunks, curvature_size, curvature, static_cast<T*>(q.Q));
     if (!q.losses || !ok) return ok;
     if (by_identity(q)) {
         if (frobenius_identity<T>(q, gram)) return true;
         memory.give_back();  // to the second pass
         return dense_sweep<T>(direct(q));
     }
-    add_losses(q, s, s.blocks, losses);
+    if (apart) add_losses_of_parts(q, s, losses);
+    else add_losses(q, s, s.blocks, losses);
     return ok;
 }
 

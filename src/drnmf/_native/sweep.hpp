@@ -9,6 +9,14 @@
 
 namespace drnmf {
 
+// Parts of X side by side, each of which has a loss of its own. Of rows, N, P and gram come for each of them; of
+// columns, all that is made of a column is of its part anyway. Q comes under the coefficients, added up.
+struct Parts {
+    std::vector<std::size_t> bounds;  // part k is of rows (columns) bounds[k] to bounds[k + 1]; empty: X is not divided
+    bool across;                      // whether they are columns
+    std::vector<double> coefficients, squared_norms;  // one for each
+};
+
 struct Request {
     std::size_t m, n, r;
     Matrix x;
@@ -21,14 +29,17 @@ struct Request {
     double squared_norm;            // ||X||^2, scaled
     double identity_limit;          // fraction of ||X||^2 below which the Frobenius identity is not used
     void *N, *P;                    // (slots, r, n)
-    double* totals;                 // one per loss
+    double* totals;                 // one per loss, or per part
     std::vector<double> curvature;  // empty: not wanted; else one coefficient per loss
     void* Q;                        // (r (r + 1) / 2, n): the curvature without what all columns share
-    double* gram;                   // (r, r): the part of beta = 2, which all columns share
+    double* gram;                   // (r, r): the part of beta = 2, which all columns share; one for each part of rows
     Workspace* memory;
     void* spare;       // null, or (r x m) to work in
     Weights observed;  // weights of the entries: nothing is shared under them
     bool exact;        // whether V is summed in float64 where norms as large as X's are subtracted
+    Parts apart;       // of dense X under one loss
+
+    std::size_t row_parts() const { return apart.bounds.empty() || apart.across ? 1 : apart.bounds.size() - 1; }
 
     bool beta2_alone() const { return omega.size() == 1 && omega[0].is(2.0) && !observed.given; }
     // What is made of beta = 2 alone where the curvature is wanted: P = gram H needs no room, and Q is zero.

@@ -11,12 +11,17 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import wraps
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import sklearn.decomposition
+from sklearn.base import BaseEstimator
 from sklearn.decomposition import _nmf as their_module
 
 import drnmf.sklearn as ours
+from drnmf.sklearn.nmf import Translated
+
+if TYPE_CHECKING:
+    from drnmf.sklearn.engine import Settings
 
 __all__ = ["Tally", "swapped"]
 
@@ -78,21 +83,26 @@ def _tried(what: str, here: Callable[[], Made], there: Callable[[], Made]) -> Ma
     return found
 
 
-class _Counted:
+class _Counted(Translated):
     """An estimator whose calls are counted, and left to scikit-learn where they are refused here."""
 
-    _theirs: ClassVar[object]
+    _theirs: ClassVar[Callable[..., BaseEstimator]]
 
-    def _fitted(self: Any, fit: Callable[[], Made], X: Given, W: Given, H: Given, sample_weight: Given) -> Made:
+    def fit_transform(
+        self, X: Given, y: Given = None, W: Given = None, H: Given = None, sample_weight: Given = None
+    ) -> Made:
+        """Fit, and return W, as in `drnmf.sklearn`."""
+
         def there() -> Made:
             plain, more = self._plain(), {} if sample_weight is None else {"sample_weight": sample_weight}
             found = plain.fit_transform(X, W=W, H=H, **more)
             self.__dict__.update(vars(plain))
             return found
 
-        return _tried(f"{type(self).__name__}.fit", fit, there)
+        here = super().fit_transform  # of the estimator of `drnmf.sklearn` that this class stands before
+        return _tried(f"{type(self).__name__}.fit", lambda: here(X, y, W, H, sample_weight), there)
 
-    def transform(self: Any, X: Given) -> Made:
+    def transform(self, X: Given) -> Made:
         """Compute W for new rows, as in `drnmf.sklearn`."""
 
         def there() -> Made:
@@ -100,16 +110,16 @@ class _Counted:
             plain.__dict__.update({name: value for name, value in vars(self).items() if name != "device"})
             return plain.transform(X)
 
-        here: Any = super()  # the estimator of `drnmf.sklearn` that this class stands before
-        return _tried(f"{type(self).__name__}.transform", lambda: here.transform(X), there)
+        here = super().transform
+        return _tried(f"{type(self).__name__}.transform", lambda: here(X), there)
 
-    def _plain(self: Any) -> Any:
+    def _plain(self) -> BaseEstimator:
         given = self.get_params(deep=False)
         given.pop("device")
         return self._theirs(**given)
 
-    def _settings(self: Any) -> Any:
-        found = super()._settings()  # type: ignore[misc]
+    def _settings(self) -> Settings:
+        found = super()._settings()
         return found if self.device is not None or _tally.device is None else found.on(_tally.device)
 
 
@@ -117,12 +127,6 @@ class NMF(_Counted, ours.NMF):
     """Count the calls of `drnmf.sklearn.NMF`, and leave to scikit-learn what that refuses."""
 
     _theirs = sklearn.decomposition.NMF
-
-    def fit_transform(
-        self, X: Given, y: Given = None, W: Given = None, H: Given = None, sample_weight: Given = None
-    ) -> Made:
-        """Fit, and return W, as in `drnmf.sklearn.NMF`."""
-        return self._fitted(lambda: super(NMF, self).fit_transform(X, y, W, H, sample_weight), X, W, H, sample_weight)
 
 
 @wraps(_non_negative_factorization)
@@ -141,14 +145,6 @@ class MiniBatchNMF(_Counted, ours.MiniBatchNMF):
     """Count the calls of `drnmf.sklearn.MiniBatchNMF`, and leave fits to scikit-learn that it refuses."""
 
     _theirs = sklearn.decomposition.MiniBatchNMF
-
-    def fit_transform(
-        self, X: Given, y: Given = None, W: Given = None, H: Given = None, sample_weight: Given = None
-    ) -> Made:
-        """Fit, and return W, as in `drnmf.sklearn.MiniBatchNMF`."""
-        return self._fitted(
-            lambda: super(MiniBatchNMF, self).fit_transform(X, y, W, H, sample_weight), X, W, H, sample_weight
-        )
 
     def partial_fit(self, X: Given, y: Given = None, W: Given = None, H: Given = None) -> Made:
         """Take a batch into account; one that is refused is an error, for the stream before it is here."""

@@ -32,19 +32,27 @@ def overlap(task: Task, point: Point, weights: Vector) -> Vector:
     p, r = len(weights), len(F)
     if len(P) == 0:  # beta = 2 throughout
         P = gram @ F
-    slopes = P - N
-    held = (_HELD * task.floors[0] >= F) & (np.tensordot(c, slopes, 1) > 0)
+        slopes = np.subtract(P, N, out=P)
+    else:
+        slopes = P - N
+    held = (_HELD * task.floors[0] >= F) & (_mixed(c, slopes) > 0)
     with np.errstate(all="ignore"):  # beyond the range of floats no lambda is better than another
         sizes, C = _curvature(F, P, Q, gram, c)
         if Q is not None:  # which may be of an earlier lambda: its length is that of F'QF = F'P
-            sizes = sizes * np.sqrt((F * np.tensordot(c, P, 1)).sum() / (F * packed_product(Q, F)).sum())
+            sizes = sizes * np.sqrt((F * _mixed(c, P)).sum() / (F * packed_product(Q, F)).sum())
         slopes *= np.where(held, 0.0, _inverse(sizes))
     if not np.isfinite(C).all():
         return np.full((p, p), np.nan)
     half = np.linalg.inv(np.linalg.cholesky(C + _RIDGE * np.eye(r)))
-    steps = (half @ slopes).reshape(p, -1) / objective.references[:, None]
-    A: Vector = steps @ steps.T
+    steps = (half @ slopes).reshape(p, -1)
+    A: Vector = steps @ steps.T / np.outer(objective.references, objective.references)
     return A
+
+
+def _mixed(c: Vector, stack: Array) -> Array:
+    """Compute sum_o c_o stack_o by one product."""
+    mixed: Array = (c @ stack.reshape(len(c), -1)).reshape(stack.shape[1:])
+    return mixed
 
 
 def _on_host(point: Point, task: Task) -> tuple[Any, Any, Any, Any]:
@@ -62,14 +70,14 @@ def _curvature(F: Array, P: Array, Q: Array | None, gram: Array | None, c: Vecto
     if Q is not None:
         rows = triangle_rows(r)
         sizes = np.sqrt(Q[[row[k] for k, row in enumerate(rows)]])
-        relative = _inverse(sizes)
-        C = np.array([(Q[row] * relative * relative[k]).mean(1) for k, row in enumerate(rows)])
+        relative, (k, l) = _inverse(sizes), np.tril_indices(r)
+        C = (Q * relative[k] * relative[l]).mean(1)[np.array(rows)]
     elif gram is not None:
-        whole = np.tensordot(c, gram, 1)
+        whole = _mixed(c, gram)
         sizes = np.sqrt(whole.diagonal())[:, None]
         C = whole * _inverse(sizes) * _inverse(sizes).T
     else:
-        return np.sqrt(np.tensordot(c, P, 1) / F), np.eye(r)
+        return np.sqrt(_mixed(c, P) / F), np.eye(r)
     return sizes, C + np.diag(np.where(C.diagonal() > 0, 0.0, 1.0))
 
 

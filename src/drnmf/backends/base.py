@@ -142,6 +142,24 @@ class Sweep:
 
 
 @dataclass(frozen=True, eq=False)
+class Ranges:
+    """Parts of X side by side, which a backend may sweep in one pass, each by itself.
+
+    Attributes
+    ----------
+    bounds : p + 1 numbers; part k is of rows bounds[k] to bounds[k + 1]
+    across : whether they are of columns
+    coefficients : (p,) of the parts in the curvature
+    squared_norms : (p,) of the parts
+    """
+
+    bounds: tuple[int, ...]
+    across: bool
+    coefficients: Vector
+    squared_norms: Vector
+
+
+@dataclass(frozen=True, eq=False)
 class Descending:
     """Where whole iterations of coordinate descent under beta = 2 alone begin, made by a backend in one call each.
 
@@ -488,10 +506,6 @@ class Data(Protocol):
         -------
         data : Data
         """
-        ...
-
-    def first_zero(self) -> tuple[int, int]:
-        """Find row and column of the first observed zero of X, row by row; called only where `zeros` is positive."""
         ...
 
     def digest(self) -> str:

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
-from threadpoolctl import ThreadpoolController
+from threadpoolctl import LibController, ThreadpoolController
 
 logger = logging.getLogger("drnmf")
 
@@ -45,9 +45,9 @@ def native_core() -> Any:
 
 
 @cache
-def _libraries() -> list[Any]:
+def _libraries() -> list[LibController]:
     """The BLAS libraries of this process: looking for them takes as long as many small fits."""
-    libraries: list[object] = ThreadpoolController().select(user_api="blas").lib_controllers
+    libraries: list[LibController] = ThreadpoolController().select(user_api="blas").lib_controllers
     return libraries
 
 

@@ -144,26 +144,6 @@ def first_true(found: Entries) -> list[int]:
     return [int(index) for index in found.nonzero()[0]]
 
 
-def first_zero(X: sp.sparray) -> tuple[int, int]:
-    """Position of the first zero of X, row by row."""
-    if type(X).__module__.partition(".")[0] == "torch":
-        i, j = first_true(X.to_dense() == 0)
-        return i, j
-    if sp.issparse(X):
-        rows = sp.csr_array(X)
-        for i in range(rows.shape[0]):
-            nonzero = rows.indices[rows.indptr[i] : rows.indptr[i + 1]][
-                rows.data[rows.indptr[i] : rows.indptr[i + 1]] != 0
-            ]
-            if nonzero.size < rows.shape[1]:
-                return i, int(np.setdiff1d(np.arange(rows.shape[1]), nonzero)[0])
-    else:
-        for i, row in enumerate(X):
-            if not row.all():
-                return i, int(np.argmin(row != 0))
-    raise AssertionError("no zero")
-
-
 BLOCK_BYTES = 1 << 23
 
 

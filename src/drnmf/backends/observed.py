@@ -19,7 +19,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from drnmf.backends.base import EVERY, Data, Observed, Some
-from drnmf.numerics import Array, Grid, Indices
+from drnmf.numerics import Array, Grid, Indices, Maybe
 
 _WORD = 0xFFFFFFFF
 
@@ -99,7 +99,7 @@ class Entries:
     weights : (m, n) array, or what has its slices (a Dask array)
     """
 
-    weights: Any
+    weights: Array
 
     @property
     def T(self) -> Entries:
@@ -129,7 +129,7 @@ class Stored:
     put : takes dense tiles of them to where they are needed; None leaves them on the host
     """
 
-    weights: Any
+    weights: sp.sparray
     put: Callable[[Array], Array] | None = None
 
     @classmethod
@@ -424,7 +424,7 @@ def _size(of: int, some: Some) -> int:
     return len(range(*some.indices(of))) if isinstance(some, slice) else len(some)
 
 
-def _times(a: Array, b: Array) -> Any:
+def _times(a: Maybe, b: Array) -> Array:
     return b if a is None else a * b
 
 

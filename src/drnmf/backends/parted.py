@@ -8,27 +8,26 @@ and whoever asks sees losses like any others: rules, policies, references and ce
 from __future__ import annotations
 
 import hashlib
-import math
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from drnmf.backends.base import Ask, Data, Layer, Observed, Space, Starts, Sweep, zero_of
-from drnmf.backends.host.dense import DenseMatrix, HostMatrix
+from drnmf.backends.base import Ask, Data, Layer, Observed, Ranges, Space, Starts, Sweep, zero_of
+from drnmf.backends.host.dense import HostMatrix
 from drnmf.backends.observed import Outer, pieces, product
 from drnmf.backends.tiles import Tiled, entry_losses, observed_tile, tiles_of
 from drnmf.backends.weighted import Tally, Weighted, shares_curvature
 from drnmf.losses.base import Loss, Omega, base_of, is_quadratic
-from drnmf.losses.beta import FROBENIUS
 from drnmf.losses.part import Part, Rowwise, in_blocks
-from drnmf.numerics import Array, Vector, as_float64, beside, identity_limit, model_floor, namespace
+from drnmf.numerics import Array, Indices, Vector, as_float64, beside, identity_limit, model_floor, namespace
+
+if TYPE_CHECKING:
+    from drnmf.backends.host.native import NativeDense
 
 _NOTHING = Tally(0.0, 0.0, 0.0, 0, 0)
-_SMALL = 1 << 18
-"""Entries of a part whose products with factors are made by BLAS, on one thread."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,6 +61,59 @@ class Piece:
 
 
 @dataclass(frozen=True, eq=False)
+class Stack:
+    """X with the rows of part after part, which the compiled extension sweeps in one pass.
+
+    Attributes
+    ----------
+    data : that X, in memory of its own or as it was
+    bounds : where parts begin, and the end
+    order : its rows in X; None where they are in order already
+    turned : whether this is X transposed
+    """
+
+    data: NativeDense
+    bounds: tuple[int, ...]
+    order: Indices | None = None
+    turned: bool = False
+
+    @cached_property
+    def T(self) -> Stack:
+        return replace(self, data=self.data.T, turned=not self.turned)
+
+    def part(self, k: int) -> Array:
+        """Return the entries of a part, as they are in memory."""
+        return self.data.X[self.bounds[k] : self.bounds[k + 1]]
+
+    @cached_property
+    def part_of(self) -> Indices:
+        """The part of every row of X."""
+        sizes = np.diff(self.bounds)
+        of: Indices = np.repeat(np.arange(len(sizes)), sizes)
+        return of if self.order is None else of[self._back]
+
+    @cached_property
+    def _back(self) -> Any:
+        return slice(None) if self.order is None else np.argsort(self.order)
+
+    def scaled(self, factor: float) -> Stack:
+        """Return the same of X times a power of four."""
+        return replace(self, data=self.data.scaled(factor))
+
+    def sweep(self, W: Array, H: Array, ask: Ask, coefficients: Vector, squared_norms: Vector) -> Sweep:
+        """Sweep the parts, each by itself, with factors in the order of X (`NativeDense.sweep_parts`)."""
+        ranges = Ranges(self.bounds, self.turned, coefficients, squared_norms)
+        if self.order is None:
+            return self.data.sweep_parts(W, H, ask, ranges)
+        if not self.turned:
+            return self.data.sweep_parts(_contiguous(W.T[:, self.order]).T, H, ask, ranges)
+        swept = self.data.sweep_parts(W, _contiguous(H[:, self.order]), ask, ranges)
+        back = self._back
+        Q = None if swept.Q is None else swept.Q[:, back]
+        return replace(swept, N=swept.N[..., back], P=swept.P[..., back], Q=Q)
+
+
+@dataclass(frozen=True, eq=False)
 class Parted(Layer):
     """A Data that also answers for losses of its parts (`Part`) and of its rows (`Rowwise`).
 
@@ -73,10 +125,12 @@ class Parted(Layer):
     data : X as a whole
     pieces : the parts that a `Part` names by its index
     turned : whether this is X transposed, so that its rows are columns here
+    stack : the parts side by side, where one pass may answer for all
     """
 
     pieces: tuple[Piece, ...] = ()
     turned: bool = False
+    stack: Stack | None = None
 
     @property
     def compressed(self) -> bool:
@@ -88,7 +142,8 @@ class Parted(Layer):
 
     @cached_property
     def T(self) -> Parted:
-        flipped = Parted(self.data.T, tuple(piece.T for piece in self.pieces), not self.turned)
+        stack = None if self.stack is None else self.stack.T
+        flipped = Parted(self.data.T, tuple(piece.T for piece in self.pieces), not self.turned, stack)
         flipped.__dict__["T"] = self
         return flipped
 
@@ -125,10 +180,8 @@ class Parted(Layer):
         parts = tuple(
             piece if piece.data is None else replace(piece, data=piece.data.scaled(factor)) for piece in self.pieces
         )
-        return Parted(self.data.scaled(factor), parts, self.turned)
-
-    def first_zero(self) -> tuple[int, int]:
-        return self.data.first_zero()
+        stack = None if self.stack is None else self.stack.scaled(factor)
+        return Parted(self.data.scaled(factor), parts, self.turned, stack)
 
     def digest(self) -> str:
         whole = hashlib.sha256(self.data.digest().encode())
@@ -144,8 +197,8 @@ class Parted(Layer):
         alike = self._alike(ask)
         if alike and self._by_columns:
             return self._once(W, H, ask)
-        if alike and ask.parts is not None and self._small and all(_plain(loss) for loss in ask.omega):
-            return self._products(W, H, ask)
+        if self._one_pass(ask):
+            return self._side_by_side(W, H, ask)
         found = _Sum.begin(H, ask, alike)
         owners: dict[Any, list[int]] = {}
         for slot, loss in enumerate(ask.omega):
@@ -177,7 +230,7 @@ class Parted(Layer):
         """Whether one curvature serves all columns: beta = 2 throughout, under weights of rows or of columns alone."""
         if ask.curvature is None or ask.sized or ask.observed is not None or not is_quadratic(ask.omega):
             return False  # of several blocks under weights, all have to answer alike
-        of_rows = any(_Objective(0, loss).rho is not None for loss in ask.omega)
+        of_rows = any(_rho(loss) is not None for loss in ask.omega)
         if of_rows and (self._tables or not (self._by_columns or self._weighs_rows)):
             return False
         return self._shares_curvature
@@ -198,42 +251,49 @@ class Parted(Layer):
         losses = self.sweep(W, H, Ask(ask.omega, None)).losses if ask.losses else np.full(len(ask.omega), np.nan)
         return replace(swept, losses=losses)
 
-    @cached_property
-    def _small(self) -> bool:
-        """Whether parts are so small that a sweep of each costs more than its product with X."""
-        return all(
-            piece.data is None
-            or (isinstance(piece.data, DenseMatrix) and not piece.across and piece.data.X.size <= _SMALL)
-            for piece in self.pieces
-        )
+    def _one_pass(self, ask: Ask) -> bool:
+        """Whether one pass of the compiled extension answers for all groups, each under one and the same loss."""
+        omega, stack = ask.omega, self.stack
+        if stack is None or ask.sized or ask.observed is not None or (self.turned and ask.slots > 1):
+            return False
+        if tuple(loss.index if isinstance(loss, Part) else -1 for loss in omega) != tuple(range(len(self.pieces))):
+            return False
+        bases = {loss.base for loss in omega if isinstance(loss, Part)}
+        if len(bases) > 1 or not stack.data.takes(*bases):
+            return False
+        # slopes of roots are known when the pass is over, which is too late for a sum of curvatures
+        return ask.curvature is None or self._alike(ask) or not any(isinstance(o, Part) and o.root for o in omega)
 
-    def _products(self, W: Array, H: Array, ask: Ask) -> Sweep:
-        """Sweep many small groups under beta = 2: W'X and W'W of each by one product, the losses from those."""
-        parts = [loss for loss in ask.omega if isinstance(loss, Part)]
-        pieces, (r, n), root = [self.pieces[part.index] for part in parts], H.shape, math.sqrt(self.scale)
-        # half of the scale on either side, where neither leaves the range of the dtype
-        A = W.T[:, np.concatenate([piece.at for piece in pieces])] * self.dtype.type(root)
-        N: Array = np.empty((len(parts), r, n), self.dtype)
-        grams, first = np.empty((len(parts), r, r)), 0
-        for k, piece in enumerate(pieces):
-            own = A[:, first : first + len(piece.at)]
-            if piece.data is None:
-                N[k], grams[k] = 0.0, 0.0
-                continue
-            np.matmul(own, piece.data.X, out=N[k])  # dense, as `_small` says
-            np.matmul(as_float64(own), as_float64(own.T), out=grams[k])
-            first += len(piece.at)
-        N, grams = N.reshape(len(parts), -1), grams.reshape(len(parts), -1) / self.scale
-        losses = _identities(pieces, W, H, root * (as_float64(N) @ as_float64(H).ravel()), grams)
-        values = np.array([part.value(float(loss)) for part, loss in zip(parts, losses, strict=True)])
-        slopes = np.array([part.slope(float(loss)) for part, loss in zip(parts, losses, strict=True)])
-        if ask.weights is not None:
-            slopes = ask.weights * slopes
-            N, grams = (root * slopes).astype(self.dtype) @ N, slopes @ grams
-            return Sweep(values, N.reshape(1, r, n), np.empty((0, r, n)), None, grams.reshape(r, r))
-        N *= (root * slopes).astype(self.dtype)[:, None]
-        grams *= slopes[:, None]
-        return Sweep(values, N.reshape(-1, r, n), np.empty((0, r, n)), None, grams.reshape(-1, r, r))
+    def _side_by_side(self, W: Any, H: Any, ask: Ask) -> Sweep:
+        """Sweep all groups in one pass, and take each by the slope of its objective."""
+        assert self.stack is not None
+        parts, stack = [loss for loss in ask.omega if isinstance(loss, Part)], self.stack
+        alike, turned = ask.curvature is not None and self._alike(ask), self.turned
+        c = np.ones(len(parts)) if ask.curvature is None or alike else ask.curvature * [one.slope(0.0) for one in parts]
+        rooted = ask.parts is not None and any(one.root for one in parts)
+        asked = Ask(
+            (parts[0].base,),
+            None if ask.parts is None else "separate",
+            ask.losses or rooted,
+            None if ask.curvature is None else np.ones(1),
+        )
+        swept = stack.sweep(W, H, asked, c, np.array([piece.data.squared_norm for piece in self.pieces]))
+        pairs = list(zip(parts, swept.losses.tolist(), strict=True))
+        swept = replace(swept, losses=np.array([part.value(loss) for part, loss in pairs]))
+        if ask.parts is None:
+            return swept
+        slopes = np.array([part.slope(loss) for part, loss in pairs])
+        factors = slopes if ask.weights is None else ask.weights * slopes
+        by = factors[stack.part_of] if turned else factors[:, None, None]
+        N, P, gram = swept.N, swept.P, swept.gram
+        for part in (N, P) if len(P) else (N,):
+            np.multiply(part, by, out=part, casting="same_kind")
+        if gram is not None and not turned:
+            gram = gram * by
+        if ask.weights is not None and not turned:
+            N, P = (part.sum(0)[None] if len(part) else part for part in (N, P))
+            gram = None if gram is None else gram.sum(0)
+        return replace(swept, N=N, P=P, gram=gram)
 
     def _add(self, found: _Sum, W: Any, H: Any, ask: Ask, owner: tuple[int, Loss], slots: list[int]) -> None:
         """Add what the objectives of one base loss on one part say."""
@@ -322,24 +382,10 @@ def _owner(loss: Loss) -> tuple[int, Loss]:
     return loss.index if isinstance(loss, Part) else -1, base_of(loss)
 
 
-def _identities(pieces: list[Piece], W: Array, H: Array, cross: Vector, grams: Vector) -> Vector:
-    """1/2 (|X|^2 - 2 <W'X, H> + <W'W, HH'>) of every part; entry by entry where that has lost its digits.
-
-    cross, grams : (p,) <W'X, H> and (p, r r) W'W
-    """
-    squares, rows = np.array([piece.squared_norm for piece in pieces]), as_float64(H)
-    losses: Vector = 0.5 * (squares - 2.0 * cross + grams @ (rows @ rows.T).ravel())
-    for k in np.flatnonzero(~(losses > identity_limit(H.dtype) * squares)).tolist():
-        if pieces[k].data is None:
-            continue
-        ask = Ask((FROBENIUS,), None)
-        losses[k] = pieces[k].data.sweep(_contiguous(W.T[:, pieces[k].at]).T, H, ask).losses[0]
-    return losses
-
-
-def _plain(loss: Loss) -> bool:
-    """Whether a loss is of a part, not of its rows."""
-    return isinstance(loss, Part) and not isinstance(loss.base, Rowwise)
+def _rho(loss: Loss) -> Rowwise | None:
+    """What a loss makes of those of rows, where it is of rows."""
+    inner = loss.base if isinstance(loss, Part) else loss
+    return inner if isinstance(inner, Rowwise) else None
 
 
 @dataclass
@@ -390,8 +436,7 @@ class _Objective:
 
     @property
     def rho(self) -> Rowwise | None:
-        inner = self.loss.base if isinstance(self.loss, Part) else self.loss
-        return inner if isinstance(inner, Rowwise) else None
+        return _rho(self.loss)
 
     def value(self, loss: float) -> float:
         return self.loss.value(loss) if isinstance(self.loss, Part) else loss

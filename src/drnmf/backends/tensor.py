@@ -34,9 +34,8 @@ from drnmf.backends.base import Ask, Data, Space, Sweep
 from drnmf.backends.host.dense import DenseMatrix
 from drnmf.backends.host.sparse import SparseMatrix
 from drnmf.backends.host.stored import StoredOnly, as_asked
-from drnmf.backends.modes import Factors, Modes
+from drnmf.backends.modes import Factors, Modes, column_products
 from drnmf.backends.observed import Ones
-from drnmf.backends.products import column_products
 from drnmf.backends.weighted import Weighted, shares_curvature
 from drnmf.losses.base import need_nonzeros_only
 from drnmf.numerics import Array, Indices, Vector, identity_limit
@@ -71,7 +70,9 @@ class Tensor(Modes):
     """
 
     columns: tuple[int, ...]
-    _kept: dict[Any, Any] = field(default_factory=dict, repr=False)  # the product A'X with its A, pieces by their width
+    _kept: dict[object, Any] = field(
+        default_factory=dict, repr=False
+    )  # the product A'X with its A, pieces by their width
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -162,7 +163,7 @@ def plain_sweep(data: Data, A: Array, H: Array, ask: Ask) -> Sweep:
     return data.under_weights(A.T, H, ask) if isinstance(data, Weighted) else data.sweep(A.T, H, ask)
 
 
-def columns_of_data(data: Data, at: Any) -> Any:
+def columns_of_data(data: Data, at: Indices | slice) -> Any:
     """Return some columns of X on the host, a slice or indices, with their weights; no slice of a dense X is copied."""
     if isinstance(data, Weighted):
         return replace(data, data=columns_of_data(data.data, at), observed=data.observed.T.within(at).T)
@@ -211,9 +212,10 @@ class SparseTensor(Tensor):
     """Entries that are not stored are not formed, wherever the losses allow it."""
 
     @cached_property
-    def inner(self) -> Any:
+    def inner(self) -> SparseMatrix:
         """The unfolding without the weights of stored entries, which are ones."""
-        return self.data.data if isinstance(self.data, Weighted) else self.data
+        inner: SparseMatrix = self.data.data if isinstance(self.data, Weighted) else self.data
+        return inner
 
     def sweep(self, block: int, blocks: Factors, ask: Ask) -> Sweep:
         if self.inner.only is None and not need_nonzeros_only(ask.omega):
@@ -239,7 +241,7 @@ class SparseTensor(Tensor):
         rows, row = np.unique(np.ravel_multi_index([places[k] for k in others], sizes), return_inverse=True)
         shape = len(rows), self.sizes[block]
 
-        def turned(values: Array) -> Any:
+        def turned(values: Array) -> sp.csc_array:
             return sp.csc_array(sp.csr_array((values, (row, places[block])), shape))  # rows of each column in order
 
         matrix = turned(X.data)

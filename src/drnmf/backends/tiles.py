@@ -128,17 +128,17 @@ def sweep_tile(X: Array, M: Array | None, W: Array, H: Array, ask: Ask) -> Sweep
     return Sweep(losses, N, P, Q)
 
 
-def _unknown(xp: Library, H: Array, count: int) -> Any:
+def _unknown(xp: Library, H: Array, count: int) -> Vector:
     """NaN for every loss, of every run in a batch."""
-    values: Any = [float("nan")] * count if H.ndim == 2 else [[float("nan")] * count] * H.shape[0]
+    values: object = [float("nan")] * count if H.ndim == 2 else [[float("nan")] * count] * H.shape[0]
     return np.array(values) if xp is np else xp.tensor(values, dtype=xp.float64, device=H.device)
 
 
-def _zeros(xp: Library, shape: tuple[int, ...], like: Any) -> Any:
+def _zeros(xp: Library, shape: tuple[int, ...], like: Any) -> Array:
     return np.zeros(shape, like.dtype) if xp is np else like.new_zeros(shape)
 
 
-def _sums(X: Array, M: Array | None, V: Array, omega: Omega) -> Any:
+def _sums(X: Array, M: Array | None, V: Array, omega: Omega) -> Vector:
     terms = (loss.terms(X, V) for loss in omega)
     weighted = [term if M is None else M * term for term in terms]
     return namespace(V).stack([term.sum() if V.ndim == 2 else term.sum((-2, -1)) for term in weighted], -1)

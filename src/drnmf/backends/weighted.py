@@ -205,16 +205,6 @@ class Weighted(Layer):
         rows, columns = (np.where(n > 0, x / np.maximum(n, 1.0), mean) for x, n in (sums[:2], sums[2:]))
         return tuple(_beside(part, self.data) for part in (rows, columns / (mean if mean > 0 else 1.0)))
 
-    def first_zero(self) -> tuple[int, int]:
-        """The first in the order of rows."""
-        found = [self._first_zero_in(J) for J in tiles_of(self.data)]
-        return min(place for place in found if place is not None)
-
-    def _first_zero_in(self, J: slice) -> tuple[int, int] | None:
-        X, M = observed_tile(self.data, J, self.observed)
-        rows, columns = np.nonzero(_on_host((X == 0) & (M > 0)))
-        return (int(rows[0]), int(columns[0]) + J.start) if rows.size else None
-
     @property
     def starts(self) -> Self:
         return self

@@ -10,8 +10,9 @@ from typer.core import TyperCommand, TyperGroup
 
 from drnmf import __version__
 from drnmf.cli.endings import errors_in_a_line
+from drnmf.loading import load
 from drnmf.runs.apps import COMMANDS as APPS
-from drnmf.runs.apps import Command, load
+from drnmf.runs.apps import Command
 
 LIBRARY = {
     "discover": Command(
@@ -24,7 +25,7 @@ LIBRARY = {
         "Factorise several tables of the same rows at once, each with columns, loss and unit of its own.",
     ),
     "assign": Command(
-        "drnmf.cli.assign:assign",
+        "drnmf.cli.discover:assign",
         "Find which of some known components every sample has, and how much of each: contributions with real zeros.",
     ),
     "resume": Command(

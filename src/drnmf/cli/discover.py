@@ -1,10 +1,11 @@
-"""drnmf discover: noise, rank and consensus of a table, in one command."""
+"""drnmf discover, noise, rank and consensus of a table; drnmf assign, which known components every sample has."""
 
 from __future__ import annotations
 
 import re
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -17,10 +18,13 @@ from drnmf.cli import keeping, options, reading
 from drnmf.cli.common import bad_usage, choice, errors, in_options, plain_warnings, say
 from drnmf.cli.results import Results, writes
 from drnmf.runs import schema, write
+from drnmf.runs.read import read_run
 
 if TYPE_CHECKING:
     from drnmf.discovery.named import Named
-    from drnmf.matrices.matrix import Matrix
+    from drnmf.losses.base import Omega
+    from drnmf.matrices.matrix import Matrix, Names
+    from drnmf.selection.matching import Known
 
 PROFILES = ("auto", "columns", "rows")
 RESAMPLE = ("auto", "none", "poisson", "bootstrap", "uncertainty")
@@ -99,13 +103,14 @@ def discover(
         (heavy, HEAVY, "--heavy"),
     ):
         choice(value, allowed, name)
-    choice(field, ("auto", *options.FIELDS), "--field")
+    choice(field, ("auto", *schema.FIELDS), "--field")
     losses = betas if betas == "auto" else options.parse_omega(betas)
     asked, checkpoint = settings.asked, settings["checkpoint"]
     results = results.settled("discover", x, reference, groups, source.weights_file)
     keeping.check(checkpoint, results.folder)
     from drnmf.discovery.folder import write_discovery
     from drnmf.discovery.found import labelled as with_labels
+    from drnmf.discovery.named import facts_of
     from drnmf.estimators.models import DRNMF
     from drnmf.matrices.companions import read_groups, read_known
     from drnmf.selection.asked import Asked
@@ -147,8 +152,9 @@ def discover(
             summary["field"] = field
         summary["parameters"] = settings.stored(*_NOT_PARAMETERS)
         summary["seed"], summary["input"] = settings["random_state"], data.described
-        if x.suffix.lower() == ".h5ad" and profiles == "columns":
-            _annotate(x, temporary, discovery)
+        if profiles == "columns":
+            found = discovery.contributions, discovery.components
+            data.annotate(temporary, *found, discovery.names, facts_of(discovery))
         write_discovery(temporary, discovery, summary | write.computed_by(matrix.X))
         results.add_page(temporary)
     say(f"{in_options(discovery.summary())} {discovery.seconds:.1f} s; results in {results.folder}")
@@ -174,18 +180,6 @@ def side_of(profiles: str, reference: Path | None, matrix: Matrix) -> str:
         say(f"Components are profiles over the rows of X: {why} (--profiles columns decides otherwise).", errors)
         return "rows"
     return "columns"
-
-
-def _annotate(x: Path, folder: Path, discovery: Named) -> None:
-    """Put a copy of an .h5ad file with the result in it into the folder."""
-    from drnmf.discovery.named import facts_of
-    from drnmf.runs.write import write_annotated
-
-    facts = facts_of(discovery)
-    if not write_annotated(
-        x, folder / schema.ANNOTATED, discovery.contributions, discovery.components, discovery.names, facts
-    ):
-        say("No copy of the .h5ad file: anndata is not installed. Get it with: pip install 'drnmf[anndata]'", errors)
 
 
 _NOT_PARAMETERS = ("x", "out", "overwrite", "threads", "quiet", "report", "checkpoint")
@@ -234,3 +228,86 @@ def keyboard_interrupts() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+KnownComponents = Annotated[
+    Path,
+    typer.Option("--components", help="Known components, one per column of a table; or a folder of fit or discover."),
+]
+OneLoss = Annotated[str, typer.Option("--betas", help="A loss, or auto: that of the folder, else of the data's noise.")]
+
+
+@options.takes_model(only=(options.READING, "random_state"), random_state=0)
+@reading.reads()
+@writes("quiet", "report")
+def assign(
+    x: options.Input,
+    components: KnownComponents,
+    betas: OneLoss = "auto",
+    profiles: Profiles = "auto",
+    *,
+    settings: options.Settings,
+    source: reading.Source,
+    results: Results,
+) -> None:
+    """Find which of some known components every sample has, and how much of each: contributions with real zeros.
+
+    Writes contributions.csv, contributions-dense.csv (with all components in every sample) and summary.json.
+    """
+    choice(profiles, PROFILES, "--profiles")
+    results = replace(results, report=False).settled("assign", x, components, source.weights_file)
+    from drnmf.estimators.models import DRNMF
+    from drnmf.selection.assignment.assign import assign as find
+
+    data = source.open(x, settings["negatives"])
+    data = replace(data, matrix=data.matrix.with_gaps())
+    table = components / schema.COMPONENTS if components.is_dir() else components
+    if table.is_file():
+        profiles = side_of(profiles, table, data.matrix)
+    data = data.over(profiles)
+    matrix = data.matrix
+    known, own = read_components(components, matrix.column_names, matrix.X.shape[1])
+    losses = own if betas == "auto" and own is not None else options.parse_omega(betas)
+    model, before = DRNMF(betas=losses, **settings.parameters()), time.perf_counter()
+    with plain_warnings() as warned, data.named_cells():
+        assignment = find(matrix.X, known.components, model, **data.weights)
+    with results.writing() as temporary:
+        samples = matrix.row_names or write.counted(matrix.X.shape[0])
+        for file, W in ((schema.CONTRIBUTIONS, assignment.contributions), (schema.DENSE, assignment.dense)):
+            write.write_rows(temporary / file, write.labelled(samples, W, known.names))
+        summary: schema.Summary = {
+            "kind": "assign",
+            "seconds": round(time.perf_counter() - before, 3),
+            "seed": settings["random_state"],
+            "notes": [*map(in_options, matrix.notes), *warned, in_options(assignment.summary())],
+            "input": data.described,
+            "parameters": settings.stored("x", "out", "overwrite", "threads"),
+        }
+        results.finish(temporary, summary | write.computed_by(matrix.X))
+    say(f"{in_options(assignment.summary())} Results in {results.folder}")
+
+
+def read_components(path: Path, labels: Names, count: int) -> tuple[Known, Omega | None]:
+    """Read known components from a table, or those of a run with the loss that they were fitted under.
+
+    Returns
+    -------
+    known : the components, under the labels of X
+    omega : the loss of the run; None where there is no run, or where it had several
+    """
+    import numpy as np
+
+    from drnmf.matrices.companions import ordered, read_known
+    from drnmf.selection.matching import Known
+
+    if not path.is_dir():
+        return read_known(path, "--components", labels, count), None
+    run = read_run(path)
+    omega = run.omega if len(run.omega) == 1 else None
+    if (path / schema.COMPONENTS).is_file():
+        return read_known(path / schema.COMPONENTS, "--components", labels, count), omega
+    if run.H is None:
+        raise ValueError(f"--components {path} is a run without components: name one of fit or discover, or a table.")
+    own = None if run.column_names is None else tuple(run.column_names)
+    H = ordered(np.asarray(run.H.T, dtype=np.float64), own, labels, count, f"--components {path}").T
+    return Known(H, run.component_names), omega

@@ -52,7 +52,7 @@ def fit(
     Writes W and H (.npy, and .csv with names), trace.csv, summary.json and model.npz into a folder, all or nothing.
     """
     choice(dtype, options.DTYPES, "--dtype")
-    choice(field, ("auto", *options.FIELDS), "--field")
+    choice(field, ("auto", *schema.FIELDS), "--field")
     called = options.parse_names(names)
     if not isinstance(rank, str):  # else how many there are is not known yet
         _called(called, rank)
@@ -122,11 +122,8 @@ def _write_more(folder: Path, data: reading.Opened, W: Entries, model: NMF) -> s
         )
         measured = quality(matrix.X, W, H, data.weights["uncertainty"])
         summary["quality"] = write_quality(folder, measured, list(rows), list(columns))
-    if data.path.suffix.lower() == ".h5ad":
-        from drnmf.runs.write import write_annotated
-
-        facts = {"losses": model.loss_names_, "rank": model.n_components_}
-        write_annotated(data.path, folder / schema.ANNOTATED, W, H, component_names_of(folder, H.shape[0]), facts)
+    facts = {"losses": model.loss_names_, "rank": model.n_components_}
+    data.annotate(folder, W, H, component_names_of(folder, H.shape[0]), facts)
     return summary
 
 

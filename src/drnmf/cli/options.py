@@ -16,6 +16,7 @@ from drnmf.cli.common import bad_usage, choice
 from drnmf.parameters.common import DEVICES, Parameters
 from drnmf.parameters.fields import Parameter, parameters_of
 from drnmf.parameters.solver import Solver
+from drnmf.runs.schema import FIELDS
 
 if TYPE_CHECKING:
     from typer.models import OptionInfo
@@ -84,8 +85,6 @@ Input = Annotated[
         show_default=False,
     ),
 ]
-FIELDS = ("signatures", "air", "spectra", "cells", "plain")
-"""What the page of a run can be drawn as."""
 Names = Annotated[
     str | None, typer.Option("--names", help="Names of the components, in their order: a,b,c.", rich_help_panel=RESULTS)
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -13,9 +13,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from drnmf.cli import options
-from drnmf.cli.common import bad_usage, in_options, warn
+from drnmf.cli.common import bad_usage, errors, in_options, say, warn
+from drnmf.loading import needs
 
 if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
     from drnmf.matrices.matrix import Layout, Matrix
     from drnmf.numerics import Entries
     from drnmf.runs import schema
@@ -153,6 +156,20 @@ class Opened:
         weights = {name: table.T for name, table in self.weights.items()}
         return replace(self, matrix=self.matrix.transposed(), weights=weights)
 
+    def annotate(
+        self, folder: Path, W: ArrayLike, H: ArrayLike, names: Sequence[str], facts: Mapping[str, object]
+    ) -> None:
+        """Put a copy of an .h5ad file with the result in it into the folder; of other files there is none."""
+        if self.path.suffix.lower() != ".h5ad":
+            return
+        from drnmf.runs.schema import ANNOTATED
+        from drnmf.runs.write import write_annotated
+
+        if not write_annotated(self.path, folder / ANNOTATED, W, H, names, facts):
+            say(
+                "No copy of the .h5ad file: anndata is not installed. Get it with: pip install 'drnmf[anndata]'", errors
+            )
+
     def named_cells(self) -> AbstractContextManager[None]:
         """Name the row and the column where the library names a cell by numbers."""
         from drnmf.matrices.companions import named_cells
@@ -202,14 +219,10 @@ def stored_in_blocks(path: Path) -> bool:
 
 
 def need_dask() -> ModuleType:
-    """Import Dask, or say how to get it."""
-    try:
-        import dask
-        import dask.array
-        import distributed  # noqa: F401
-    except ImportError as error:
-        raise ImportError(f"Dask is needed here ({error}): pip install 'drnmf[dask]'.") from None
-    return dask
+    """Import Dask with its cluster, or say how to get it."""
+    for module in ("dask.array", "distributed"):
+        needs(module, "dask", "here")
+    return needs("dask", "dask", "here")
 
 
 def parse_image(text: str) -> tuple[int, int]:

@@ -6,7 +6,8 @@ import os
 import platform
 from importlib import metadata
 from pathlib import Path
-from typing import Annotated, Any
+from types import ModuleType
+from typing import Annotated
 
 import typer
 
@@ -96,7 +97,7 @@ def _version(package: str, extra: str | None = None) -> str:
         return "not installed" if extra is None else f"not installed (pip install 'drnmf[{extra}]')"
 
 
-def _instruction_set(core: Any) -> str:
+def _instruction_set(core: ModuleType) -> str:
     available = ", ".join(core.supported_instruction_sets())
     return f"{core.instruction_set()} (this machine has: {available})"
 

@@ -70,7 +70,7 @@ def stream(
     folder = results.folder
     if str(x) == "-" and passes > 1:
         raise typer.BadParameter("standard input can be read once: write it to a file.", param_hint="--passes")
-    from drnmf.estimators.load import load
+    from drnmf.estimators.models import load
     from drnmf.matrices.batches import row_batches
     from drnmf.matrices.matrix import check_cells
 

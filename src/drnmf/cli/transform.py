@@ -13,6 +13,7 @@ from drnmf.cli import options, reading
 from drnmf.cli.common import plain_warnings, say, stem
 from drnmf.cli.results import limit_threads
 from drnmf.files import replacing
+from drnmf.loading import load as loaded
 from drnmf.runs import apps, schema, write
 from drnmf.runs.output import check_out_file
 from drnmf.runs.read import component_names_of, model_file, read_run, summary_of
@@ -76,10 +77,10 @@ def transform(
     kind = summary.get("kind", "fit")
     limit_threads(threads)
     request = Request(run, x, out, overwrite, column, encoding)
-    if kind in apps.TRANSFORMS and apps.load(apps.TRANSFORMS[kind])(request):
+    if kind in apps.TRANSFORMS and loaded(apps.TRANSFORMS[kind])(request):
         return
     target = request.target()
-    from drnmf.estimators.load import load
+    from drnmf.estimators.models import load
 
     model = load(model_file(run))
     cure = "correct it, or use a model that was fitted with --negatives clip or missing"

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -20,6 +20,8 @@ from drnmf.files import temporary_folder
 from drnmf.runs import schema, write
 
 if TYPE_CHECKING:
+    from distributed import Client
+
     from drnmf.matrices.matrix import Matrix
     from drnmf.numerics import Entries
 
@@ -72,8 +74,6 @@ class Place:
         """Read the matrix, whole or in blocks of rows."""
         if not self.in_blocks(path):
             return source.read(path, negatives)
-        if not path.exists():
-            raise FileNotFoundError(f"{path} does not exist: check the path.")
         need_dask()
         from drnmf.matrices.rowblocks import open_matrix
 
@@ -133,6 +133,6 @@ class Place:
                     parent.rmdir()
 
 
-def _announced(client: Any) -> Any:
+def _announced(client: Client) -> Client:
     say(f"Dashboard: {client.dashboard_link}", errors)
     return client

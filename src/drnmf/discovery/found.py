@@ -12,16 +12,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drnmf.discovery.folder import write_report_folder
-from drnmf.discovery.named import Named, component_labels, facts_of
+from drnmf.discovery.named import Named, Weights, component_labels, facts_of
 from drnmf.matrices.matrix import Labels
-from drnmf.matrices.mutations import SUBSTITUTIONS, spelt, substitution
+from drnmf.matrices.mutations import spelt, substitution
 from drnmf.numerics import Entries, XLike
 from drnmf.parameters.common import Parameters
 from drnmf.problem.tabular import Tabular, tabular
 from drnmf.report import figures
+from drnmf.report.pictures import BASES as SHADES
 from drnmf.report.pictures import STACKED, mutation_order
-from drnmf.report.profiles import DRAWN, FIELDS, axis_of, dates_of, field_of
+from drnmf.report.profiles import DRAWN, axis_of, dates_of, field_of
 from drnmf.runs.quality import quality
+from drnmf.runs.schema import FIELDS
 from drnmf.runs.write import annotate
 from drnmf.selection.asked import Asked, SearchResult
 from drnmf.selection.discover import search
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
 
 Places = NDArray[np.intp]
 WHAT = ("components", "contributions", "maps")
-BASES = dict(zip(SUBSTITUTIONS, ("#02bdee", "#111111", "#e42a27", "#b8b4b5", "#a2cf63", "#ecb0ae"), strict=True))
+BASES = SHADES | {"C>G": "#111111"}  # ink, which follows the theme of a page
 _LISTED = 15
 """Genes that are listed of a long profile."""
 
@@ -66,9 +68,7 @@ def _panels(
     discovery: Named, shown: Places, axis: Callable[[Axes, Named, int], None], columns: int, size: tuple[float, float]
 ) -> Figure:
     """Draw one panel for every component."""
-    figures.check_matplotlib()
-    import matplotlib
-
+    matplotlib = figures.matplotlib()
     columns = min(columns, len(shown))
     rows = -(-len(shown) // columns)
     with matplotlib.rc_context(figures.STYLE):
@@ -152,9 +152,7 @@ def _map(axis: Axes, discovery: Named, k: int) -> None:
 
 def _stacked(discovery: Named, shown: Places) -> Figure:
     """Draw contributions stacked by sample, the largest samples first."""
-    figures.check_matplotlib()
-    import matplotlib
-
+    matplotlib = figures.matplotlib()
     parts = np.asarray(discovery.contributions, dtype=np.float64)
     order = np.argsort(-parts.sum(axis=1), kind="stable")[:STACKED]
     with matplotlib.rc_context(figures.STYLE):
@@ -241,8 +239,8 @@ def discover(
     level: float | None = 0.9,
     reference: Any = None,
     keep: bool = False,
-    entry_weight: Any = None,
-    uncertainty: Any = None,
+    entry_weight: Weights = None,
+    uncertainty: Weights = None,
     groups: Iterable[object] | None = None,
 ) -> Discovery:
     """Find how many components X has, under which noise, and which of them come again in every run.

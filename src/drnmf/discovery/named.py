@@ -6,16 +6,16 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from drnmf.estimators.models import BetaNMF, MultiObjectiveNMF
 from drnmf.estimators.tables import places
+from drnmf.loading import needs
 from drnmf.losses.base import betas_of
 from drnmf.losses.names import as_written
-from drnmf.matrices.frames import needs
 from drnmf.matrices.matrix import Labels
 from drnmf.matrices.mutations import spelt
 from drnmf.numerics import Array, Entries
@@ -25,6 +25,9 @@ from drnmf.runs.write import Record, counted
 from drnmf.selection.asked import SearchResult
 from drnmf.selection.assignment.assign import Assignment
 from drnmf.selection.matching import Matching, positions
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 Weights = ArrayLike | None
 NAMED_FROM = 0.9
@@ -98,7 +101,7 @@ class Named(SearchResult):
             dense=framed(self.dense, rows, self.names),
         )
 
-    def to_frame(self, table: str = "components") -> Any:
+    def to_frame(self, table: str = "components") -> DataFrame:
         """Return a table as a pandas DataFrame: labels along the rows, components along the columns.
 
         Parameters
@@ -110,14 +113,13 @@ class Named(SearchResult):
         -------
         pandas.DataFrame
         """
-        frame = needs("pandas", "tables").DataFrame
         if table == "components":
-            return frame(np.asarray(self.components).T, self.column_names, list(self.names))
+            return framed(np.asarray(self.components).T, self.column_names, self.names)
         if table == "contributions":
-            return frame(np.asarray(self.contributions), self.row_names, list(self.names))
+            return framed(self.contributions, self.row_names, self.names)
         if table != "stability":
             raise ValueError(f'table={table!r} is not known: use "components", "contributions" or "stability".')
-        return frame(self.stability_rows()).set_index("component")
+        return needs("pandas", "tables").DataFrame(self.stability_rows()).set_index("component")
 
     def stability_rows(self) -> list[Record]:
         """List for every component its stability, its size, who found it, and its partner in the reference."""
@@ -142,7 +144,7 @@ class Named(SearchResult):
             for row, (name, value) in zip(rows, partners, strict=True)
         ]
 
-    def transform(self, X: object, entry_weight: Weights = None, uncertainty: Weights = None) -> Any:
+    def transform(self, X: object, entry_weight: Weights = None, uncertainty: Weights = None) -> Array | DataFrame:
         """Compute the contributions to new rows, with these components; every row on its own.
 
         Parameters
@@ -249,7 +251,8 @@ def _names(labels: Labels | None, count: int) -> list[str]:
     return counted(count) if labels is None else list(labels.names)
 
 
-def framed(values: ArrayLike, index: Sequence[str] | None, columns: Sequence[str]) -> Any:
+def framed(values: ArrayLike, index: Sequence[str] | None, columns: Sequence[str]) -> DataFrame:
+    """Make a DataFrame of an array, its rows and its columns."""
     frame = needs("pandas", "tables").DataFrame
     return frame(np.asarray(values), None if index is None else list(index), list(columns))
 

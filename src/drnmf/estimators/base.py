@@ -43,7 +43,7 @@ from drnmf.problem.problem import Problem, dispersions
 from drnmf.problem.receive import Received, refuse_signed
 from drnmf.problem.units import mean_of
 from drnmf.problem.unobserved import mean_row, row_weights, with_rows_weighted
-from drnmf.problem.weights import Reading, WeightsLike
+from drnmf.problem.weights import Reading, WeightsLike, reading_of
 from drnmf.selection.alpha import AlphaPath, choose_alphas, decided, undecided
 from drnmf.selection.entries import counted
 from drnmf.selection.warm_starts import grown
@@ -53,7 +53,7 @@ from drnmf.solve.parts import adopt_parts, fit_parts, losses_of_rows, with_level
 from drnmf.solve.pipeline import fit_factors, running, settle, warn_unconverged
 from drnmf.solve.references import check_references
 from drnmf.solve.runner import Runner
-from drnmf.solve.settings import asked_losses, control_of, problem_of, reading_of, settings_of, terms_of
+from drnmf.solve.settings import asked_losses, control_of, problem_of, settings_of, terms_of
 from drnmf.solve.tables import (
     Joined,
     adopt_tables,
@@ -211,7 +211,7 @@ class NMF(Streaming, Tables, Assigning, Factorising, BaseEstimator, Support):  #
         entry_weight: WeightsLike = None,
         uncertainty: WeightsLike = None,
         sample_weight: ArrayLike | None = None,
-        groups: Any = None,
+        groups: ArrayLike | None = None,
     ) -> Array:
         """Fit, and return W. More accurate and cheaper than ``fit(X).transform(X)``.
 
@@ -345,7 +345,7 @@ class NMF(Streaming, Tables, Assigning, Factorising, BaseEstimator, Support):  #
         placement = place(X, self.device, self._solver.precision)
         given = placement.receive(self, X, True, reading)
 
-        def fit(decided: Any) -> Array:
+        def fit(decided: BaseEstimator) -> Array:
             groups = None if division is None else division.of_rows()
             found: Array = decided.fit_transform(
                 X, y, W=W, H=H, entry_weight=reading.entry_weight, uncertainty=reading.uncertainty, groups=groups
@@ -546,7 +546,7 @@ def _say_what_couples_rows(penalties: Penalties) -> None:
         )
 
 
-def _unwrapped(method: Any) -> Any:
+def _unwrapped(method: Any) -> Callable[..., Array]:
     """Return a method without what scikit-learn puts around its output (`set_output`)."""
     return inspect.unwrap(method.__func__)
 

@@ -60,7 +60,7 @@ class Tasks:
     running: list[Any] = field(default_factory=list)
 
     @classmethod
-    def begin(cls, estimator: Any, X: Grid, y: object, data: Data) -> Tasks:
+    def begin(cls, estimator: BaseEstimator, X: Grid, y: object, data: Data) -> Tasks:
         """Begin the task of a fit, where the estimator or a pipeline around it has callbacks."""
         context = None
         if getattr(estimator, "_skl_callbacks", None):

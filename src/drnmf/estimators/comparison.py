@@ -6,7 +6,6 @@ import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -20,14 +19,15 @@ from drnmf.estimators.deciding import with_rank
 from drnmf.estimators.models import DRNMF, BetaNMF
 from drnmf.losses.base import Loss, Omega, betas_of
 from drnmf.losses.names import as_losses
-from drnmf.numerics import REFERENCE_MARGIN, Array, Entries, MatrixLike, Vector
+from drnmf.numerics import REFERENCE_MARGIN, Array, Entries, MatrixLike, Maybe, Vector
 from drnmf.parameters.common import Parameters
 from drnmf.parameters.fields import parameters_of
 from drnmf.parameters.solver import as_solver
 from drnmf.problem.problem import floors_at
 from drnmf.problem.units import losses_at
+from drnmf.problem.weights import reading_of
 from drnmf.solve.progress import progress_bar
-from drnmf.solve.settings import control_of, reading_of
+from drnmf.solve.settings import control_of
 
 
 @dataclass(frozen=True)
@@ -144,8 +144,8 @@ def _scale(model: DRNMF, references: Vector) -> None:
 
 
 def _timed(
-    model: BaseEstimator, X: Entries, watcher: Callback | None, W: Any = None, H: Any = None
-) -> tuple[Any, Array, float]:
+    model: BaseEstimator, X: Entries, watcher: Callback | None, W: Maybe = None, H: Maybe = None
+) -> tuple[BaseEstimator, Array, float]:
     started = time.perf_counter()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # noted by `compare`

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
@@ -15,6 +15,7 @@ from drnmf.losses.beta import FROBENIUS
 from drnmf.losses.huber import Huber
 from drnmf.losses.names import as_loss
 from drnmf.losses.negative_binomial import NegativeBinomial
+from drnmf.losses.part import Rowwise
 from drnmf.numerics import Array, Entries, MatrixLike
 from drnmf.parameters.common import Parameters
 from drnmf.parameters.fields import checked
@@ -23,7 +24,7 @@ from drnmf.problem.device import place
 from drnmf.problem.problem import Problem
 from drnmf.problem.weights import Reading
 from drnmf.selection.folds import HELD_OUT
-from drnmf.selection.noise import NoiseProfile, compare_losses
+from drnmf.selection.noise import Betas, NoiseProfile, compare_losses
 from drnmf.selection.rank import RankProfile, rank_profile
 from drnmf.solve.pipeline import running
 from drnmf.solve.runner import Runner
@@ -51,7 +52,9 @@ def left_to_data(losses: object) -> bool:
     return is_auto(losses) or is_unsized(losses, NegativeBinomial) or is_unsized(losses, Huber)
 
 
-def profile_for(model: Parameters, X: MatrixLike, reading: Reading, held_out: float, betas: Any = None) -> NoiseProfile:
+def profile_for(
+    model: Parameters, X: MatrixLike, reading: Reading, held_out: float, betas: Betas = None
+) -> NoiseProfile:
     """Compare losses on X, whose negative entries are dealt with, with the settings of an estimator, from one start."""
     alone = replace(model, n_init=1, max_time=None, verbose=0)
     return compare_losses(alone, X, replace(reading, negatives="raise"), betas, held_out)
@@ -72,7 +75,7 @@ def with_rank(model: P, X: MatrixLike, reading: Reading) -> tuple[P, RankProfile
     return replace(model, n_components=found.best), found
 
 
-def fit_ranked(model: BaseEstimator, X: MatrixLike, reading: Reading, fit: Any) -> Array:
+def fit_ranked(model: BaseEstimator, X: MatrixLike, reading: Reading, fit: Callable[[BaseEstimator], Array]) -> Array:
     """Fit with the number of components that X asks for, and take over what the fit leaves."""
     ranked, profile = with_rank(clone(model), X, reading)
     assert profile is not None
@@ -110,7 +113,12 @@ def fit_under_found(
 
 
 def fit_decided(
-    model: BaseEstimator, profile: NoiseProfile | None, name: str, value: object, starts: int, fit: Any
+    model: BaseEstimator,
+    profile: NoiseProfile | None,
+    name: str,
+    value: object,
+    starts: int,
+    fit: Callable[[BaseEstimator], Array],
 ) -> Array:
     """Fit with the losses that the data named, and take over what the fit leaves.
 
@@ -144,10 +152,12 @@ def fitted_attributes(model: BaseEstimator) -> dict[str, object]:
     return {key: kept for key, kept in vars(model).items() if key.endswith("_") and key[0] != "_"}
 
 
-def _filled(value: object, family: type, loss: Loss) -> Any:
+def _filled(value: object, family: type, loss: Loss) -> object:
     """Put a loss in the place of one that lacked a number, alone or among others."""
     if isinstance(value, list | tuple | set | frozenset):
         return [_filled(one, family, loss) for one in value]
+    if isinstance(value, Rowwise):
+        return replace(value, base=_filled(value.base, family, loss))
     return loss if is_unsized(value, family) else value
 
 

@@ -1,11 +1,13 @@
 """The estimators of a matrix: BetaNMF (one loss), DRNMF (the largest scaled loss as small as possible) and
-MultiObjectiveNMF (a weighted sum of losses).
+MultiObjectiveNMF (a weighted sum of losses). `load` reads a fitted one back.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -14,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from drnmf.algorithms.weights import Fixed, Policy
 from drnmf.estimators.base import NMF
 from drnmf.estimators.deciding import fit_under_found, left_to_data
+from drnmf.estimators.saving import load_into
 from drnmf.losses.base import Loss, Omega
 from drnmf.losses.beta import Beta
 from drnmf.losses.interval import Interval, as_interval
@@ -206,3 +209,28 @@ class MultiObjectiveNMF(NMF):
             weights = np.tile(check_weights(self.weights, losses), p // losses) * (losses / p)
             return Fixed(tuple(weights.tolist()))
         return Fixed(tuple(check_weights(self.weights, p).tolist()))
+
+
+def load(path: str | os.PathLike[str]) -> Any:
+    """Read a model written by `save`. The file is data only: reading one from a stranger runs nothing.
+
+    Parameters
+    ----------
+    path : the file
+
+    Returns
+    -------
+    model : the fitted estimator
+
+    Examples
+    --------
+    >>> import numpy as np, tempfile
+    >>> model = BetaNMF(1, random_state=0).fit(np.ones((3, 2)))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     model.save(folder + "/model.npz")
+    ...     load(folder + "/model.npz").n_components_
+    1
+    """
+    from drnmf.estimators.tensor import CP  # here, because few files are of a tensor
+
+    return load_into({cls.__name__: cls for cls in (BetaNMF, MultiObjectiveNMF, DRNMF, CP)}, path)

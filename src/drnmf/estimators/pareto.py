@@ -24,7 +24,7 @@ from drnmf.parameters.fields import check_choice, check_integer, checked
 from drnmf.parameters.solver import as_solver
 from drnmf.problem.device import Placement, place
 from drnmf.problem.problem import Problem
-from drnmf.problem.weights import WeightsLike
+from drnmf.problem.weights import WeightsLike, reading_of
 from drnmf.selection.alpha import AlphaPath, choose_alphas, decided, undecided
 from drnmf.solve.pipeline import running, warn_unconverged
 from drnmf.solve.references import (
@@ -38,7 +38,7 @@ from drnmf.solve.references import (
     run_near,
 )
 from drnmf.solve.runner import Runner
-from drnmf.solve.settings import asked_losses, check_model, control_of, problem_of, reading_of, settings_of, terms_of
+from drnmf.solve.settings import asked_losses, check_model, control_of, problem_of, settings_of, terms_of
 from drnmf.solve.solve import run_all, smallest, solve
 
 

@@ -15,7 +15,7 @@ from drnmf.losses.base import Omega
 from drnmf.losses.interval import Coverage, Interval
 from drnmf.losses.names import from_text, text_of
 from drnmf.losses.part import Part, Rowwise
-from drnmf.numerics import Array
+from drnmf.numerics import Array, Vector
 from drnmf.objective.penalties import PENALTIES, as_penalties
 from drnmf.objective.penalty import Penalties, Setting
 from drnmf.objective.simplex import check_weights
@@ -178,7 +178,7 @@ def _check(model: BaseEstimator) -> None:
         raise ValueError(f"{names.size} names for {H.shape[1]} columns")
 
 
-def _coverage_of(arrays: dict[str, Any]) -> Coverage | None:
+def _coverage_of(arrays: dict[str, Vector]) -> Coverage | None:
     """The interval's coverage as `save` stored it."""
     if "coverage_betas" not in arrays:
         return None
@@ -228,7 +228,7 @@ def _stored(name: str, content: object, arrays: dict[str, Array]) -> Any:
     return unpack(content, own, _TYPES, strict=True)
 
 
-def _made(cls: type, params: dict[str, Any], arrays: dict[str, Any]) -> Any:
+def _made(cls: type, params: dict[str, Any], arrays: dict[str, Array]) -> Any:
     """Make an estimator of stored parameters; what belongs to one fit alone is not taken from a file."""
     made = _saved(cls, {name: value for name, value in params.items() if name != _SOLVER}, arrays)
     if _SOLVER in params:

@@ -34,7 +34,7 @@ from drnmf.problem.device import Placement, as_numpy, place
 from drnmf.problem.problem import degrees_of_freedom
 from drnmf.problem.receive import Received
 from drnmf.problem.units import Units
-from drnmf.problem.weights import WeightsLike
+from drnmf.problem.weights import WeightsLike, reading_of
 from drnmf.selection.growth import (
     HELD,
     RECENT,
@@ -46,7 +46,7 @@ from drnmf.selection.growth import (
     smallest_cosine,
 )
 from drnmf.solve.runner import at_once
-from drnmf.solve.settings import constraints_of, reading_of, terms_of
+from drnmf.solve.settings import constraints_of, terms_of
 from drnmf.solve.stream import Rows, StreamState, advance, begin, fitted, with_component
 
 OF_A_BATCH = ("X", "W", "H", "entry_weight", "uncertainty")
@@ -231,7 +231,7 @@ def _split(model: BaseEstimator, given: Received, state: StreamState | None, W: 
     """Hold out some rows of a batch."""
     if given.observed is not None or W is not None or not (isinstance(given.X, np.ndarray) or sp.issparse(given.X)):
         raise ValueError(
-            "grow=True holds out rows of plain arrays: leave weights, W, unstored='missing' and tensors out."
+            "grow=True holds out rows of plain arrays whose entries all count: leave weights, W and tensors out."
         )
     out = held_rows(given.X.shape[0], getattr(model, "rows_offered_", 0))
     if given.X.shape[1] < 2:

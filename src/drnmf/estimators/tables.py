@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from importlib import import_module
 from typing import Any
 
@@ -11,7 +12,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from drnmf.backends.open import is_dask
-from drnmf.numerics import Array, MatrixLike
+from drnmf.numerics import Array, Indices, MatrixLike
 from drnmf.problem.device import as_host, as_numpy, is_foreign, kind_of, place, returned
 from drnmf.problem.problem import Problem
 from drnmf.problem.tabular import component_names
@@ -68,7 +69,7 @@ class Tables:
         return np.asarray(np.einsum("ij,ij->i", np.asarray(as_numpy(W))[i], H.T[j]))
 
 
-def places(asked: Any, names: Any) -> Any:
+def places(asked: ArrayLike | Sequence[object], names: Iterable[object] | None) -> Indices:
     """Turn names, or positions from 0, into positions.
 
     >>> places(["b", "a"], ["a", "b"]).tolist(), places([1, 0], None).tolist()

@@ -17,14 +17,14 @@ from sklearn.utils.validation import check_is_fitted
 from drnmf.algorithms.initialize import check_factor
 from drnmf.algorithms.result import Result
 from drnmf.algorithms.weights import Fixed, Policy
+from drnmf.backends.modes import column_products
 from drnmf.backends.observed import HeldOut
-from drnmf.backends.products import column_products
 from drnmf.estimators.base import NMF
 from drnmf.estimators.deciding import AUTO, fit_ranked, fitted_attributes
 from drnmf.estimators.tables import shares_of
 from drnmf.losses.base import Loss, Omega
 from drnmf.losses.names import as_losses
-from drnmf.numerics import Array, MatrixLike, Vector
+from drnmf.numerics import Array, Entries, Indices, MatrixLike, Vector
 from drnmf.objective.penalties import L1, L2, Smooth, Sparsity, as_penalties
 from drnmf.objective.penalty import Penalties, mode_of
 from drnmf.objective.simplex import check_weights
@@ -32,10 +32,11 @@ from drnmf.parameters.common import MOVED
 from drnmf.parameters.fields import Kind, check_integer, checked, documented, parameter
 from drnmf.problem.check import structured
 from drnmf.problem.device import Placement
+from drnmf.problem.problem import Problem
 from drnmf.problem.receive import Received
-from drnmf.problem.weights import WeightsLike
+from drnmf.problem.weights import WeightsLike, reading_of
 from drnmf.solve.encode import Encoder
-from drnmf.solve.settings import constraints_of, reading_of
+from drnmf.solve.settings import constraints_of
 
 MOST_COLUMNS = 1 << 26
 """Columns of an unfolding: the product of all modes but one has a factor, which must be in memory."""
@@ -136,13 +137,13 @@ class CP(NMF):
 
     def fit_transform(  # type: ignore[override]
         self,
-        X: Any,
+        X: MatrixLike,
         y: object = None,
         factors: object = None,
         entry_weight: WeightsLike = None,
         uncertainty: WeightsLike = None,
         sample_weight: ArrayLike | None = None,
-    ) -> Any:
+    ) -> Array:
         """Fit, and return the factor of the first mode, (I, r), in the unit of X.
 
         Parameters
@@ -171,7 +172,7 @@ class CP(NMF):
 
     def unfolded(
         self, X: MatrixLike, entry_weight: WeightsLike = None, uncertainty: WeightsLike = None
-    ) -> tuple[CP, Any, Any, Any]:
+    ) -> tuple[CP, Entries, WeightsLike, WeightsLike]:
         cube = Cube.of(X, self.shape)
         order = cube.order(cube.rows)
         weights = cube.weights(order, entry_weight, uncertainty)
@@ -223,7 +224,7 @@ class CP(NMF):
         inner.shape_ = tuple(inner.shape or ())
         return inner
 
-    def _adopt(self, result: Result, problem: Any, *more: Any) -> Array:
+    def _adopt(self, result: Result, problem: Problem, *more: Any) -> Array:
         W = super()._adopt(result, problem, *more)
         self._columns = problem.back(problem.completed(result)).blocks[:-1]
         return W
@@ -251,7 +252,7 @@ class CP(NMF):
         self.labels_ = cube.labels
         self.penalties_ = _of_slices(inner.penalties_, order)
 
-    def transform(self, X: Any, entry_weight: WeightsLike = None, uncertainty: WeightsLike = None) -> Any:
+    def transform(self, X: Any, entry_weight: WeightsLike = None, uncertainty: WeightsLike = None) -> Array:
         """Compute the factor of the first mode for new slices, all other factors fixed.
 
         Parameters
@@ -269,7 +270,7 @@ class CP(NMF):
             return cube.labelled(NMF.transform(self, X, entry_weight, uncertainty), 0)
 
     def _received(
-        self, X: Any, entry_weight: WeightsLike, uncertainty: WeightsLike
+        self, X: MatrixLike, entry_weight: WeightsLike, uncertainty: WeightsLike
     ) -> tuple[Placement, Received, Encoder]:
         """Check new slices, and unfold them: `transform`, `score` and `assign` take rows."""
         check_is_fitted(self)
@@ -313,11 +314,11 @@ class Cube:
 
     shape: tuple[int, ...]
     values: Array
-    coords: tuple[Any, ...] | None = None
-    labels: tuple[tuple[str, Any], ...] | None = None
+    coords: tuple[Indices, ...] | None = None
+    labels: tuple[tuple[str, object], ...] | None = None
 
     @classmethod
-    def of(cls, X: Any, shape: Sequence[int] | None = None) -> Cube:
+    def of(cls, X: Entries, shape: Sequence[int] | None = None) -> Cube:
         """Read an array, coordinates with values, a labelled array, or an unfolding of the shape given."""
         if shape is not None and np.ndim(X) == 2:
             X = X if hasattr(X, "shape") else np.asarray(X)
@@ -367,7 +368,7 @@ class Cube:
             raise ValueError(f"{what} names the mode {name!r}, which X does not have: its modes are {known}.")
         return int(name)
 
-    def unfolded(self, order: Sequence[int]) -> Any:
+    def unfolded(self, order: Sequence[int]) -> Entries:
         """Return the matrix with the first mode of an order as rows and the others as columns, the last fastest."""
         sizes = [self.shape[k] for k in order]
         if self.coords is None:
@@ -392,10 +393,10 @@ class Cube:
                 raise
             raise ValueError(said) from None
 
-    def weights(self, order: Sequence[int], entry_weight: Any, uncertainty: Any) -> dict[str, Any]:
+    def weights(self, order: Sequence[int], entry_weight: WeightsLike, uncertainty: WeightsLike) -> dict[str, Any]:
         """Unfold weights of the shape of X, or of one that broadcasts to it."""
 
-        def unfolded(name: str, M: Array) -> Any:
+        def unfolded(name: str, M: WeightsLike) -> WeightsLike:
             if M is None or isinstance(M, HeldOut):
                 return M
             try:
@@ -408,7 +409,7 @@ class Cube:
 
         return {name: unfolded(name, M) for name, M in (("entry_weight", entry_weight), ("uncertainty", uncertainty))}
 
-    def labelled(self, factor: Array, mode: int) -> Any:
+    def labelled(self, factor: Array, mode: int) -> Array:
         """Return a factor with the labels of its mode, where X had some."""
         if self.labels is None:
             return factor

@@ -168,9 +168,24 @@ def is_unsized(value: object, family: type) -> bool:
         return value.strip().lower() == family("auto").key
     if isinstance(value, family):
         return bool(getattr(value, "unsized", False))
+    if isinstance(value, OfEntries):
+        return is_unsized(value.base, family)
     if not isinstance(value, list | tuple | set | frozenset):
         return False
     return any(is_unsized(loss, family) for loss in value)
+
+
+def positive_or_auto(family: str, name: str, value: object) -> float | None:
+    """Check the parameter of a family of losses: a finite number > 0, or None for "auto"."""
+    if isinstance(value, str) and value.strip().lower() == "auto":
+        return None
+    try:
+        number = float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        number = math.nan
+    if not (math.isfinite(number) and number > 0):
+        raise ValueError(f'{family}({name}={value!r}): the {name} must be a finite number > 0, or "auto".')
+    return number
 
 
 def betas_of(omega: Omega) -> list[float]:

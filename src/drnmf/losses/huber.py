@@ -12,6 +12,7 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
+from drnmf.losses.base import positive_or_auto
 from drnmf.numerics import Array, as_float64, namespace
 
 
@@ -42,16 +43,8 @@ class Huber:
     homogeneous: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        if isinstance(self.delta, str) and self.delta.strip().lower() == "auto":
-            object.__setattr__(self, "delta", "auto")
-            return
-        try:
-            delta = float(self.delta)
-        except (TypeError, ValueError):
-            delta = math.nan
-        if not (math.isfinite(delta) and delta > 0):
-            raise ValueError(f'Huber(delta={self.delta!r}): delta must be a finite number > 0, or "auto".')
-        object.__setattr__(self, "delta", delta)
+        delta = positive_or_auto("Huber", "delta", self.delta)
+        object.__setattr__(self, "delta", "auto" if delta is None else delta)
 
     @property
     def name(self) -> str:

@@ -15,6 +15,7 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
+from drnmf.losses.base import positive_or_auto
 from drnmf.numerics import Array, as_float64, namespace
 
 
@@ -44,16 +45,8 @@ class NegativeBinomial:
     homogeneous: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        if isinstance(self.size, str) and self.size.strip().lower() == "auto":
-            object.__setattr__(self, "size", math.nan)
-            return
-        try:
-            size = float(self.size)
-        except (TypeError, ValueError):
-            size = math.nan
-        if not (math.isfinite(size) and size > 0):
-            raise ValueError(f'NegativeBinomial(size={self.size!r}): the size must be a finite number > 0, or "auto".')
-        object.__setattr__(self, "size", size)
+        size = positive_or_auto("NegativeBinomial", "size", self.size)
+        object.__setattr__(self, "size", math.nan if size is None else size)
 
     def __repr__(self) -> str:
         shown = repr("auto") if self.unsized else f"{self.size!r}"

@@ -10,11 +10,11 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
+from drnmf.loading import needs
 from drnmf.matrices.cells import Refused, Row, as_delimiter, find_delimiter, rows_in, rows_of, text_of
 from drnmf.matrices.files import read_matrix
 from drnmf.matrices.matrix import Labels, Layout, Matrix
@@ -67,7 +67,7 @@ def row_batches(source: Path, size: int, variable: str | None = None, layout: La
 
 def _standard_input(size: int, layout: Layout) -> Iterator[Matrix]:
     head = next((line for line in sys.stdin if line.strip()), "")
-    stream: Any = chain([head], sys.stdin)
+    stream = chain([head], sys.stdin)
     if head.lstrip()[:1] in ("[", "{"):
         yield from _json_lines("standard input", stream, size)
         return
@@ -130,10 +130,9 @@ def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 def _blocks(source: Path, size: int, variable: str | None) -> Iterator[Matrix]:
     """Read what is stored in blocks of rows, block by block, and cut it into batches."""
-    try:
-        from drnmf.matrices.rowblocks import open_matrix
-    except ImportError as error:
-        raise ImportError(f"Dask is needed to read {source} in blocks ({error}): pip install 'drnmf[dask]'.") from None
+    needs("dask.array", "dask", f"to read {source} in blocks")
+    from drnmf.matrices.rowblocks import open_matrix
+
     opened = open_matrix(source, variable)
     rest: list[Entries] = []
     for i in range(opened.X.numblocks[0]):

@@ -238,7 +238,7 @@ def _open(source: Path) -> IO[str]:
     return opener(source, "rt", encoding="utf-16" if marked else "utf-8-sig", newline="")
 
 
-def rows_in(stream: IO[str], delimiter: str) -> Iterator[Row]:
+def rows_in(stream: Iterable[str], delimiter: str) -> Iterator[Row]:
     """Give the rows of a stream of text one after another."""
     csv.field_size_limit(_LONGEST_CELL)
     lines = (" ".join(line.split()) for line in stream) if delimiter == " " else stream

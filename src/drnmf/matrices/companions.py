@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from drnmf.matrices import files
-from drnmf.matrices.cells import Refused
+from drnmf.matrices.cells import Refused, find_delimiter, rows_of
 from drnmf.matrices.matrix import Layout, Matrix, Names
 from drnmf.matrices.mutations import spelt
 from drnmf.numerics import Entries, Vector
@@ -146,16 +145,12 @@ def _group_before(label: str, text: str) -> str:
 def _group_table(path: Path) -> dict[str, str]:
     if not path.is_file():
         raise ValueError(f"--groups {path} is no file: check the path.")
-    with path.open(encoding="utf-8-sig", newline="") as stream:
-        head = stream.readline()
-        stream.seek(0)
-        between = max("\t;,", key=head.count)
-        rows = [row for row in csv.reader(stream, delimiter=between) if row]
     known: dict[str, str] = {}
-    for number, row in enumerate(rows, 1):
-        if len(row) != 2:
-            raise ValueError(f"--groups {path}: line {number} has {len(row)} cells: write label and group.")
-        label, group = (cell.strip() for cell in row)
-        if known.setdefault(label, group) != group:
-            raise ValueError(f"--groups {path}: {label!r} is in two groups, {known[label]!r} and {group!r}.")
+    with rows_of(path, find_delimiter(path)) as rows:
+        for number, cells in rows:
+            if len(cells) != 2:
+                raise ValueError(f"--groups {path}: line {number} has {len(cells)} cells: write label and group.")
+            label, group = map(str.strip, cells)
+            if known.setdefault(label, group) != group:
+                raise ValueError(f"--groups {path}: {label!r} is in two groups, {known[label]!r} and {group!r}.")
     return known

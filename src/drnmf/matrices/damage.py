@@ -15,10 +15,13 @@ import sys
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, TYPE_CHECKING, cast
 
 import numpy as np
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    import h5py
 
 _BLOCK = 1 << 22
 _VALUES = {"real": 1, "double": 1, "integer": 1, "unsigned-integer": 1, "complex": 2, "pattern": 0}
@@ -202,7 +205,7 @@ def _try(path: str, *names: str) -> None:
                 _visit(index, frame[index])
 
 
-def _visit(name: str, element: Any) -> None:
+def _visit(name: str, element: h5py.Dataset | h5py.Group) -> None:
     """Look at attributes, the index of the chunks, and text; numbers are read when they are needed."""
     _attributes(element)
     if hasattr(element, "visititems"):
@@ -213,7 +216,7 @@ def _visit(name: str, element: Any) -> None:
         element.id.chunk_iter(lambda chunk: None)
 
 
-def _attributes(element: Any) -> None:
+def _attributes(element: h5py.Dataset | h5py.Group) -> None:
     for name in element.attrs:
         element.attrs[name]
 

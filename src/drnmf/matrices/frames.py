@@ -9,13 +9,13 @@ from dataclasses import replace
 from importlib import import_module
 from itertools import filterfalse
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from drnmf.loading import needs
 from drnmf.matrices.cells import (
     WHOLE,
     NotANumber,
@@ -133,14 +133,6 @@ def read_long(source: Source, guessed: bool = False) -> Matrix:
 Column = NDArray[Any]
 _BATCH = 1024
 """Rows that become text at a time: the first ones settle which columns hold labels."""
-
-
-def needs(module: str, extra: str) -> ModuleType:
-    """Import an optional library, or say how to get it."""
-    try:
-        return import_module(module)
-    except ImportError:
-        raise ImportError(f"{module} is needed to read this: pip install 'drnmf[{extra}]'.") from None
 
 
 def read_parquet(source: Path, layout: Layout) -> Matrix:

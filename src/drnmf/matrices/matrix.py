@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -31,7 +30,7 @@ def readable(source: str | os.PathLike[str], where: str = "") -> Iterator[None]:
         raise Refused(f"{source}{where} cannot be read: it may be damaged or cut short ({reason}).") from None
 
 
-def check_form(source: Path, shape: tuple[int, ...], dtype: np.dtype[Any], cube: bool = False) -> None:
+def check_form(source: Path, shape: tuple[int, ...], dtype: np.dtype[np.generic], cube: bool = False) -> None:
     """Refuse what is no matrix of real numbers with at least one entry, nor a cube of them where one may be."""
     if dtype.kind == "c":
         raise Refused(f"{source} holds complex numbers: take absolute values (np.abs) first.")
@@ -174,7 +173,7 @@ class Matrix:
         return replace(self, X=sp.csr_array(sp.diags_array(by) @ self.X) if sparse else self.X * by[:, None])
 
     def with_gaps(self) -> Matrix:
-        """Turn sparse X whose unstored entries are missing into an array with NaN there; any other stays."""
+        """Turn sparse X whose other entries are missing into an array with NaN there; any other X stays."""
         if not self.gaps or not sp.issparse(self.X):
             return self
         entries = sp.coo_array(self.X)

@@ -20,10 +20,10 @@ import scipy.sparse as sp
 
 from drnmf.backends.entries import check_structure
 from drnmf.files import replacing
+from drnmf.loading import needs
 from drnmf.matrices.cells import Refused
 from drnmf.matrices.damage import check_hdf5
 from drnmf.matrices.files import read_matrix
-from drnmf.matrices.frames import needs
 from drnmf.matrices.matrix import AS_FOUND, Labels, Layout, Matrix, check_form, readable
 from drnmf.numerics import Entries
 from drnmf.storage.archive import read_header
@@ -239,7 +239,7 @@ def _lazy(
     element: tuple[str, str],
     shape: tuple[int, ...],
     rows: int,
-    dtype: np.dtype[Any],
+    dtype: np.dtype[np.generic],
     sparse: bool = False,
 ) -> da.Array:
     """Make an array of blocks of rows of an element (its store, its name), which are read when they are needed."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import Field, dataclass, field, fields, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -66,7 +66,7 @@ class _Named:
         ]
         return ":".join([self.word, _written(self.alpha), *options])
 
-    def _shown(self) -> list[Any]:
+    def _shown(self) -> list[Field[object]]:
         """The fields that are said, the mode last and only where there is one."""
         every = sorted(fields(self), key=lambda f: f.name == "mode")
         return [f for f in every if f.repr and (f.name != "mode" or self.mode is not None)]

@@ -100,14 +100,20 @@ def saddle(values: Vector, bend: Vector) -> Vector:
     return weights / weights.sum()
 
 
+def one_per_beta(name: str, values: ArrayLike, p: int, one: str = "one") -> Vector:
+    """Read a vector of numbers that is aligned with the betas; errors call one of them `one`."""
+    try:
+        vector = as_vector(values)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name}={values!r} are not numbers.") from None
+    if vector.shape != (p,):
+        raise ValueError(f"{name} has shape {vector.shape}, but there are {p} betas: give {one} per beta.")
+    return vector
+
+
 def check_weights(weights: ArrayLike, p: int) -> Vector:
     """Given weights as a vector on the simplex; an error that says what is off otherwise."""
-    try:
-        vector = as_vector(weights)
-    except (TypeError, ValueError):
-        raise ValueError(f"weights={weights!r} are not numbers.") from None
-    if vector.shape != (p,):
-        raise ValueError(f"weights has shape {vector.shape}, but there are {p} betas: give one weight per beta.")
+    vector = one_per_beta("weights", weights, p, "one weight")
     if not np.isfinite(vector).all() or vector.min() < -SIMPLEX_TOLERANCE:
         raise ValueError(f"weights={vector.tolist()} must be finite and >= 0.")
     if abs(vector.sum() - 1.0) > SIMPLEX_TOLERANCE:

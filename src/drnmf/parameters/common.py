@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -74,8 +74,8 @@ class Parameters:
         "auto",
         named(STARTS, '"custom"'),
         "Start.",
-        '"auto" is "nndsvdar", then "random" for the other starts of n_init, and where r > min(m, n) or X is very '
-        'large; "custom" takes W and H from `fit`.',
+        '"auto" is "nndsvdar", then "random" for the other starts of n_init, and where sums are one, r > min(m, n) or '
+        'X is very large; "custom" takes W and H from `fit`.',
         "--init",
     )
     n_init: int = parameter(1, integer(1), "Starts, of which the best is kept.", "", "--n-init")
@@ -161,7 +161,7 @@ class Parameters:
         X: MatrixLike,
         entry_weight: MatrixLike | HeldOut | None = None,
         uncertainty: MatrixLike | HeldOut | None = None,
-    ) -> tuple[Parameters, Any, Any, Any]:
+    ) -> tuple[Parameters, MatrixLike, MatrixLike | HeldOut | None, MatrixLike | HeldOut | None]:
         """Return the model of X as a matrix, that matrix, and weights of its entries: as they are unless X is a tensor.
 
         Parameters

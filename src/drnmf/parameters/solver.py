@@ -89,7 +89,7 @@ class Solver:
     checkpoint_every: float = parameter(
         30.0, number(), "Seconds between two checkpoints; 0: every iteration.", "", "--checkpoint-every", result=False
     )
-    callback: Callable[[Any], Any] | None = parameter(
+    callback: Callable[[Any], object] | None = parameter(
         None,
         Kind("callable", none=True),
         "Called after every iteration with iteration, losses, scaled_losses, weights and seconds.",

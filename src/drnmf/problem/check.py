@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
@@ -12,11 +13,12 @@ import scipy.sparse as sp
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_array, validate_data
 
-from drnmf.backends.base import Data, Observed
+from drnmf.backends.base import Ask, Data, Observed
 from drnmf.backends.entries import check_structure, first_bad_entry, first_true, is_sound, refusal, row_blocks
 from drnmf.backends.open import is_dask
 from drnmf.losses.base import Omega, need_nonzeros_only
-from drnmf.numerics import Array, Entries, Grid, MatrixLike
+from drnmf.losses.beta import Beta
+from drnmf.numerics import Array, Entries, Grid, MatrixLike, namespace
 from drnmf.problem.tabular import Tabular, is_anndata, tabular
 
 if TYPE_CHECKING:
@@ -122,7 +124,7 @@ def _check_sparse_tensor(X: torch.Tensor) -> None:
         raise ValueError(f"Sparse X is malformed: {error} Build it again from its entries.") from None
 
 
-def as_matrix(X: Entries) -> Any:
+def as_matrix(X: Entries) -> Grid:
     """Check the form of X as `check_matrix` does, for a function that is not an estimator."""
     if is_dask(X):
         return X
@@ -153,7 +155,7 @@ def on_host(X: MatrixLike) -> MatrixLike:
         ) from None
 
 
-def structured(X: Entries) -> Any:
+def structured(X: Entries) -> Entries:
     """Return X, with sound indices if it is sparse: looked at before anybody converts it, which follows them already.
 
     What a masked array hides is missing: NaN.
@@ -217,12 +219,50 @@ def check_scale(data: Data) -> None:
         raise ValueError("The entries of X are finite, but their sum is not: divide X by its largest entry first.")
 
 
+@dataclass(frozen=True)
+class _Zeros(Beta):
+    """No loss to be fitted: N is W'Z, where Z is one at the zeros of X that are observed."""
+
+    @property
+    def free_part(self) -> None:
+        return None
+
+    def parts(self, x: Array, v: Array, ceiling: float) -> tuple[Array, Array]:
+        return (x == 0) * namespace(v).ones_like(v), v
+
+
+def first_zero(data: Data) -> tuple[int, int]:
+    """Find row and column of the first observed zero of X, row by row, in two sweeps.
+
+    Examples
+    --------
+    >>> from drnmf.backends.open import open_data
+    >>> first_zero(open_data(np.array([[1.0, 2.0], [3.0, 0.0]])))
+    (1, 1)
+    """
+    i = _zero_column(data.T, np.ones((1, data.shape[1])))
+    return i, _zero_column(data, np.eye(1, data.shape[0], i))
+
+
+def _zero_column(side: Data, rows: Array) -> int:
+    """Find the first column of one side of X with a zero in rows, (1, m), of weight one."""
+    W = side.T.space.put(rows.astype(side.dtype)).T
+    H = side.space.put(np.ones((1, side.shape[1]), dtype=side.dtype))
+    found = side.space.read(side.sweep(W, H, Ask((_Zeros(1.0),), losses=False)))[0].N
+    return int(np.argmax(side.space.get(side.space.map(_only, H, found))[0] > 0))
+
+
+def _only(H: Array, parts: Array) -> Array:
+    """The parts of one loss; H says how many columns they have where they live in pieces."""
+    return parts[0]
+
+
 def check_zeros(data: Data, omega: Omega, zeros: str, first_row: int = 0) -> tuple[str, ...]:
     """Refuse zeros of X, which begins at a row, under a loss that is infinite there, or note that they are floored."""
     if data.zeros == 0 or not any(loss.infinite_at_zero for loss in omega):
         return ()
     if zeros == "raise":
-        i, j = data.first_zero()
+        i, j = first_zero(data)
         raise ValueError(
             f"X has {data.zeros} zero entries (the first is X[{i + first_row}, {j}]), and the Itakura-Saito divergence "
             "(beta=0) of a zero is infinite. Pass zeros='floor' to replace them by 2.2e-16 mean(X), or leave 0 out of "

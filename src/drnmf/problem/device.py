@@ -42,7 +42,7 @@ def _on_gpu(X: Entries) -> bool:
     return int(X.__dlpack_device__()[0]) == _CUDA
 
 
-def brought(X: MatrixLike) -> Any:
+def brought(X: MatrixLike) -> Entries:
     """Return an array of another library on a GPU as a tensor of the same memory; anything else as it is."""
     if not is_foreign(X) or not _on_gpu(X):
         return X
@@ -67,7 +67,7 @@ def returned(kind: ModuleType | None, F: Array) -> Array:
     return kind.asarray(F) if isinstance(F, np.ndarray) else kind.from_dlpack(F)
 
 
-def as_host(X: Entries) -> Any:
+def as_host(X: Entries) -> Entries:
     """Return an array of another library as NumPy's, copied from a GPU where it is there; anything else as it is."""
     if not is_foreign(X):
         return X
@@ -142,7 +142,7 @@ class Placement:
             return open_data(X.numpy() if is_tensor(X) else X, mean=mean)
         return open_tensor(X, self.device, self.precision, self.blocks, mean)
 
-    def hand_back(self, F: Any) -> Any:
+    def hand_back(self, F: Entries) -> Array:
         """Return a factor in the kind and on the device that X came in."""
         if self.source is None:
             array = as_numpy(F)

@@ -13,11 +13,11 @@ from numpy.typing import ArrayLike, NDArray
 from drnmf.backends.base import Ask, Data, losses_of
 from drnmf.backends.observed import weigh
 from drnmf.backends.open import opened_beside
-from drnmf.backends.parted import Parted, Piece
+from drnmf.backends.parted import Parted, Piece, Stack
 from drnmf.losses.base import Loss, Omega
 from drnmf.losses.beta import KL
 from drnmf.losses.part import Part
-from drnmf.numerics import EPS, Vector, as_float64, positive_scale
+from drnmf.numerics import EPS, Entries, Vector, as_float64, positive_scale
 from drnmf.problem.problem import Problem
 from drnmf.problem.receive import Received
 from drnmf.problem.units import mean_of
@@ -39,12 +39,14 @@ class Division:
     places : their rows (columns) in X, in order
     across : whether parts are columns
     losses : those of every part, in the unit of the caller; None where each has all losses of the fit
+    stack : X with the rows of part after part, where its parts are taken from that
     """
 
     labels: tuple[str, ...]
     places: tuple[NDArray[np.intp], ...]
     across: bool = False
     losses: tuple[Omega, ...] | None = None
+    stack: Stack | None = None
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -65,7 +67,7 @@ class Division:
         return found
 
 
-def groups_of(X: Any, groups: ArrayLike | None) -> tuple[Any, Division | None]:
+def groups_of(X: Entries, groups: ArrayLike | None) -> tuple[Entries, Division | None]:
     """Read the group of every row; None where there is one group at most, which is no division.
 
     Parameters
@@ -106,6 +108,20 @@ def groups_of(X: Any, groups: ArrayLike | None) -> tuple[Any, Division | None]:
     return X, Division(tuple(map(str, names.tolist())), tuple(np.flatnonzero(codes == g) for g in range(names.size)))
 
 
+def stacked(problem: Problem, division: Division) -> Division:
+    """Return the same with the rows of part after part side by side, where the compiled extension sweeps those at once.
+
+    X is copied where its rows are not in that order.
+    """
+    data, given = _whole(problem), problem.given
+    if division.across or not hasattr(data, "sweep_parts") or data.missing or problem.observed is not None:
+        return division
+    order, bounds = np.concatenate(division.places), np.cumsum([0, *map(len, division.places)])
+    in_order = bool((np.diff(order) == 1).all())
+    X: Any = data if in_order else opened_beside(data, given.X[order], mean_of(data)).scaled(data.scale)
+    return replace(division, stack=Stack(X, tuple(bounds.tolist()), None if in_order else order))
+
+
 def parts_alone(problem: Problem, division: Division) -> list[Problem]:
     """Return the problem of every part by itself, in the unit of X.
 
@@ -118,9 +134,12 @@ def parts_alone(problem: Problem, division: Division) -> list[Problem]:
     if problem.columns:
         raise ValueError("Groups of rows are fitted to a matrix, and X has more modes than two: unfold it.")
     every = division.losses or (None,) * len(division)
-    for label, at, losses in zip(division.labels, division.places, every, strict=True):
+    for k, (label, at, losses) in enumerate(zip(division.labels, division.places, every, strict=True)):
         try:
-            part = Problem.opened(*open_part(_whole(problem), given, at, division.across))
+            if division.stack is not None:
+                part = Problem.opened(*_opened(_whole(problem), Received(division.stack.part(k))))
+            else:
+                part = Problem.opened(*open_part(_whole(problem), given, at, division.across))
         except ValueError as error:
             raise ValueError(f"Part {label!r} of X: {error}") from None
         assert part.data.scale == data.scale
@@ -139,14 +158,20 @@ def open_part(data: Any, given: Received, at: NDArray[np.intp], across: bool) ->
     """
     if not data.T.space.whole:
         return data.part(at, across), Received(None)
-    own, mean = given.columns(at) if across else given.rows(at), mean_of(data)
+    return _opened(data, given.columns(at) if across else given.rows(at))
+
+
+def _opened(data: Any, own: Received) -> tuple[Data, Received]:
+    """Open a part, as it was received, in the unit of X."""
+    mean = mean_of(data)
     return weigh(opened_beside(data, own.X, mean), own.observed, mean).scaled(data.scale), own
 
 
 def parted(problem: Problem, division: Division, alone: list[Problem], objectives: tuple[Part, ...]) -> Problem:
     """Return the problem of all objectives at once."""
     pairs = zip(division.places, alone, strict=True)
-    data = Parted(_whole(problem), tuple(Piece(at, one.data, division.across) for at, one in pairs))
+    pieces = tuple(Piece(at, one.data, division.across) for at, one in pairs)
+    data = Parted(_whole(problem), pieces, stack=division.stack)
     units = replace(problem.units, given=None)
     return replace(problem, data=data, omega=objectives, units=units).over(np.ones(len(objectives)))
 

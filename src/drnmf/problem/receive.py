@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy.sparse as sp
@@ -57,7 +57,7 @@ class Received:
         return replace(self, X=taken(X, some, 0), observed=observed, notes=())
 
 
-def taken(X: Entries, some: Indices | slice, axis: int) -> Any:
+def taken(X: Entries, some: Indices | slice, axis: int) -> Entries:
     """Return some rows (axis 0) or columns of a matrix of any kind; of sparse tensors by indices alone."""
     if str(getattr(X, "layout", "torch.strided")) != "torch.strided":
         entries = X.to_sparse_coo().coalesce()
@@ -79,7 +79,7 @@ def received(X: Entries, reading: Reading, consumer: str) -> Received:
     ValueError
         With the first entry, or weight, that cannot be used.
     """
-    if reading.unstored == "missing" and is_dask(X) and sp.issparse(X._meta):
+    if reading.stored_alone and is_dask(X) and sp.issparse(X._meta):
         raise ValueError(
             "unstored='missing' needs a sparse X of SciPy or torch, and X is a Dask array of sparse blocks: give dense "
             "blocks with NaN where nothing was observed."
@@ -174,7 +174,7 @@ def _sparse_without_negatives(X: sp.sparray, reading: Reading) -> sp.sparray:
     if reading.negatives == "clip":
         X.data[_negative(X.data)] = 0.0
         return X
-    if reading.unstored != "missing":
+    if not reading.stored_alone:
         raise ValueError(
             "negatives='missing' with a sparse X needs unstored='missing': an entry of X that is not stored counts as "
             "zero otherwise. Use negatives='clip', or a dense X."

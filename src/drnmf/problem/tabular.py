@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from drnmf.numerics import Entries
+
 COUNTS = "counts"
 """The layer of AnnData that is read where there is one: NMF wants counts, and X is often their logarithm."""
 
@@ -29,7 +31,7 @@ class Tabular:
     kind : "array", "frame" or "anndata"
     """
 
-    X: Any
+    X: Entries
     rows: Names = None
     columns: Names = None
     image: tuple[int, int] | None = None
@@ -50,7 +52,7 @@ def is_anndata(X: object) -> bool:
     return all(hasattr(X, name) for name in ("obs_names", "var_names", "layers", "X"))
 
 
-def tabular(X: Any) -> Tabular:
+def tabular(X: Entries) -> Tabular:
     """Take X out of what holds it.
 
     pandas, polars and pyarrow frames: columns of numbers, after columns of labels; xarray.DataArray: names are its
@@ -85,21 +87,21 @@ def tabular(X: Any) -> Tabular:
     return Tabular(X)
 
 
-def _layer(X: Any) -> Any:
+def _layer(X: Entries) -> Entries:
     layer = X.layers[COUNTS] if COUNTS in list(X.layers) else X.X
     if layer is None:
         raise ValueError('this AnnData has no X and no layer "counts": give another layer as data.to_df("name").')
     return layer.tocsr() if hasattr(layer, "tocsr") else np.asarray(layer)
 
 
-def _labelled_array(X: Any) -> Tabular:
+def _labelled_array(X: Entries) -> Tabular:
     values, names = np.asarray(X.values), [_coordinates(X, dim) for dim in X.dims]
     if values.ndim == 3:
         return Tabular(values.reshape(-1, values.shape[2]), None, names[2], (values.shape[0], values.shape[1]))
     return Tabular(values, names[0], names[1]) if values.ndim == 2 else Tabular(values)
 
 
-def _coordinates(X: Any, dim: object) -> Names:
+def _coordinates(X: Entries, dim: object) -> Names:
     return _texts(np.asarray(X.coords[dim].values)) if dim in X.coords else None
 
 
@@ -108,7 +110,7 @@ def _index(index: Any) -> Names:
     return None if type(index).__name__ == "RangeIndex" else _texts(index)
 
 
-def _frame(names: list[str], columns: list[Any], index: Names) -> Tabular:
+def _frame(names: list[str], columns: list[Entries], index: Names) -> Tabular:
     """Read a frame column by column: labels as long as they are text, then numbers."""
     first = next((j for j, values in enumerate(columns) if _is_numeric(values)), len(columns))
     wrong = next((j for j in range(first, len(columns)) if not _is_numeric(columns[j])), None)

@@ -15,6 +15,8 @@ from drnmf.backends.entries import check_structure
 from drnmf.backends.observed import Entries, HeldOut, Outer, Stored, product
 from drnmf.backends.open import is_dask
 from drnmf.numerics import Array, Grid, MatrixLike, Precision, real_numbers, refuse_complex
+from drnmf.parameters.common import Parameters
+from drnmf.parameters.fields import checked
 
 WeightsLike = MatrixLike | HeldOut | None
 """What users may hand in as weights of the entries of X: numbers that broadcast to X, or a mask that is drawn."""
@@ -45,18 +47,24 @@ class Reading:
 
     Attributes
     ----------
-    negatives : "raise", "clip" or "missing"
-    unstored : "zero" or "missing", what a sparse X does not store
+    negatives : what is done with entries below zero, as a model has it
+    stored_alone : of a sparse X the stored entries alone are observed; without it the others are zeros
     entry_weight, uncertainty : as users give them, at most one of the two
     """
 
     negatives: str = "raise"
-    unstored: str = "zero"
+    stored_alone: bool = False
     entry_weight: WeightsLike = None
     uncertainty: WeightsLike = None
 
 
-def weights_of(X: Any, reading: Reading) -> Observed | HeldOut | None:
+def reading_of(model: Parameters, entry_weight: WeightsLike = None, uncertainty: WeightsLike = None) -> Reading:
+    """Check how a model reads X, and collect it with the weights of the entries."""
+    stored_alone = checked(model, "unstored") == "missing"
+    return Reading(checked(model, "negatives"), stored_alone, entry_weight, uncertainty)
+
+
+def weights_of(X: Grid, reading: Reading) -> Observed | HeldOut | None:
     """Turn weights or uncertainties of the entries of X into a kind of `backends.observed`.
 
     Parameters
@@ -85,16 +93,16 @@ def weights_of(X: Any, reading: Reading) -> Observed | HeldOut | None:
     if given is not None and not isinstance(given, HeldOut):
         given = _checked(name, given, X)
     matrix = _sparse_form(X)
-    if reading.unstored == "missing" and matrix is not None:
+    if reading.stored_alone and matrix is not None:
         return _stored(matrix, given)
     if given is None or isinstance(given, HeldOut):
         return given
     if sp.issparse(given):
         return Stored(given) if matrix is not None else Entries(given.toarray())
-    return _kind(given, tuple(X.shape))
+    return _kind(given, (X.shape[0], X.shape[1]))
 
 
-def _sparse_form(X: Any) -> Any:
+def _sparse_form(X: Any) -> sp.sparray | None:
     """X as a SciPy matrix where it is sparse, of SciPy or of torch; None where it is dense."""
     if sp.issparse(X):
         return X
@@ -190,7 +198,7 @@ def _checked(name: str, given: Any, X: Grid) -> Any:
     return np.ascontiguousarray(_in_range(name, _weights(name, M), dtype))
 
 
-def _checked_blocks(name: str, given: Any, X: Any) -> Any:
+def _checked_blocks(name: str, given: Any, X: Grid) -> Any:
     """Check a Dask array of weights by its extremes; uncertainties become weights block by block."""
     if given.shape != X.shape:
         raise _wrong_shape(name, given.shape, X.shape)

@@ -70,10 +70,14 @@ def marks(x: Values, y: Values, marker: Layout, name: str | None = None) -> Trac
 
 
 def bars(
-    x: Iterable[object], y: list[Any], colour: str | list[str], hover: str | None = None, labels: Sequence[object] = ()
+    x: Iterable[object],
+    y: Sequence[object],
+    colour: str | list[str],
+    hover: str | None = None,
+    labels: Sequence[object] = (),
 ) -> Trace:
     """Draw bars; `hover` is shown over each, with its label as %{customdata}."""
-    drawn: Trace = {"type": "bar", "x": list(x), "y": y, "marker": {"color": colour}}
+    drawn: Trace = {"type": "bar", "x": list(x), "y": list(y), "marker": {"color": colour}}
     drawn |= {"customdata": list(labels)} if labels else {}
     return drawn | ({"hovertemplate": f"{hover}<extra></extra>"} if hover else {})
 
@@ -279,7 +283,7 @@ def factor_image(factor: Array, decibels: bool, axis: Vector | Sequence[str] | N
     return drawn
 
 
-def _image_axis(axis: int | Vector | Sequence[str], wide: int) -> tuple[list[Any], Layout]:
+def _image_axis(axis: int | Vector | Sequence[str], wide: int) -> tuple[Sequence[object], Layout]:
     """Place the columns of an image that pools `wide` of them: coordinates, and how they are labelled."""
     if isinstance(axis, int):
         return numbers(np.arange(axis, dtype=np.float64)[::wide], 5), {}

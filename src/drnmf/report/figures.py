@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drnmf.loading import needs
 
 if TYPE_CHECKING:
     from matplotlib.axis import Axis
-
-HOW_TO_GET = "No figure: matplotlib is not installed. Get it with: pip install 'drnmf[plot]'"
 
 COLOURS = {"IS": "#0072b2", "KL": "#d55e00", "Frobenius": "#009e73", "DR": "#111111", "ours": "#cc79a7"}
 """One colour per loss and per method throughout (Okabe and Ito: told apart also by the colour-blind)."""
@@ -28,12 +32,10 @@ STYLE: dict[Any, object] = {
 }
 
 
-def check_matplotlib() -> None:
-    """Refuse, before any work is done, to draw without matplotlib."""
-    try:
-        import matplotlib.figure  # noqa: F401
-    except ImportError:
-        raise ImportError(HOW_TO_GET) from None
+def matplotlib() -> ModuleType:
+    """Import matplotlib, or say how to get it."""
+    needs("matplotlib.figure", "plot", "for figures")
+    return needs("matplotlib", "plot", "for figures")
 
 
 @contextmanager
@@ -47,16 +49,14 @@ def figure(
     sharex: bool = False,
     sharey: bool = False,
     dpi: int = 110,
-) -> Iterator[Any]:
+) -> Iterator[NDArray[np.object_]]:
     """Give the axes (rows, columns) of a figure; it is written as STEM.png when the block ends.
 
     The figure belongs to no window and to no global state.
     """
-    check_matplotlib()
-    import matplotlib
-
-    with matplotlib.rc_context(STYLE):
-        drawing = matplotlib.figure.Figure(figsize=size)
+    package = matplotlib()
+    with package.rc_context(STYLE):
+        drawing = package.figure.Figure(figsize=size)
         yield drawing.subplots(rows, columns, sharex=sharex, sharey=sharey, squeeze=False)
         drawing.savefig(folder / f"{stem}.png", dpi=dpi)
 

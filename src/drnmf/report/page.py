@@ -12,6 +12,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from drnmf.files import write_text
+from drnmf.loading import needs
 from drnmf.report import sections
 from drnmf.report.charts import Chart
 from drnmf.report.parts import kind_of
@@ -32,11 +33,8 @@ BEGINNING = '<!DOCTYPE html><html lang="en" data-theme="light">'
 
 def plotly_script() -> str:
     """Read plotly.js from the plotly package."""
-    try:
-        from plotly.offline import get_plotlyjs
-    except ImportError as error:
-        raise ImportError(f"A report needs plotly ({error}): pip install 'drnmf[report]'") from None
-    return str(get_plotlyjs()).replace("</script", "<\\/script")
+    plotly = needs("plotly.offline", "report", "for a report")
+    return str(plotly.get_plotlyjs()).replace("</script", "<\\/script")
 
 
 def write_report(folder: str | os.PathLike[str], out: str | os.PathLike[str] | None = None) -> Path:

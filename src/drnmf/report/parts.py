@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
 
+from drnmf.loading import load
 from drnmf.numerics import Vector
 from drnmf.report.charts import Chart
 from drnmf.runs import apps
@@ -85,6 +86,6 @@ OWN = {
 def kind_of(run: Run) -> Kind:
     """Find the kind of a run, which an app may bring."""
     if run.kind in apps.PAGES:
-        kind: Kind = apps.load(apps.PAGES[run.kind])
+        kind: Kind = load(apps.PAGES[run.kind])
         return kind
     return OWN.get(run.kind, OWN["fit"])

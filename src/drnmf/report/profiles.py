@@ -13,9 +13,6 @@ from drnmf.numerics import Vector
 from drnmf.runs import schema
 from drnmf.runs.read import Run
 
-FIELDS = ("signatures", "air", "spectra", "cells", "plain")
-"""Profiles over mutation types; species over dates; lines over wavelengths and maps; top genes; bars."""
-
 DRAWN = 400
 """Entries of a profile that are drawn as bars; longer ones list their largest."""
 _LEAST = 10
@@ -91,7 +88,7 @@ class Profiles:
     rest : (m,), what unstable components contribute
     low, high : (r, n), the ends of the intervals; None where there are none
     facts : what a card says of each component
-    field : one of `fields.FIELDS`
+    field : one of `schema.FIELDS`
     image : rows and columns of the picture whose pixels the samples are
     """
 
@@ -131,7 +128,7 @@ def _image(run: Run) -> tuple[int, int] | None:
 
 def _field(run: Run, labels: list[str] | None, samples: list[str] | None, image: object) -> str:
     asked = run.summary.get("field")
-    return asked if asked in FIELDS else field_of(labels, samples, image)
+    return asked if asked in schema.FIELDS else field_of(labels, samples, image)
 
 
 def _of_discovery(run: Run) -> Profiles | None:

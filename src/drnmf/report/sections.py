@@ -7,8 +7,7 @@ from html import escape
 from itertools import combinations
 
 from drnmf.losses.names import from_text
-from drnmf.report import charts, discovery
-from drnmf.report.components import components, occurrence
+from drnmf.report import charts, findings
 from drnmf.report.parts import NOTHING, Section, kind_of, place, section
 from drnmf.runs import schema
 from drnmf.runs.read import Run
@@ -167,5 +166,5 @@ def _text(value: object) -> str:
 def all_of(run: Run) -> list[Section]:
     """Make the sections in the order of the page: what was found first, then how."""
     own = coverage, comparison, front, curves, factors, made
-    results = *discovery.FIRST, *kind_of(run).sections, components, occurrence, *discovery.LAST
+    results = *findings.FIRST, *kind_of(run).sections, *findings.LAST
     return [make(run) for make in (*results, *own)]

@@ -1,13 +1,11 @@
 """What the apps add to commands and pages, by place: nothing outside `drnmf.apps` imports one, it is loaded by name.
 
-A place is "module:name".
+A place is "module:name", as `loading.load` takes it.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from importlib import import_module
-from typing import Any
 
 
 @dataclass(frozen=True)
@@ -55,17 +53,7 @@ TRANSFORMS = {
 
 PAGES = {
     "separate": "drnmf.apps.audio.page:SEPARATION",
-    "topics": "drnmf.apps.text.page:TOPICS",
+    "topics": "drnmf.apps.text.topics:TOPICS",
     "demo": "drnmf.apps.audio.page:DEMO",
 }
 """What the page of a run shows, by the kind of the run: a `drnmf.report.parts.Kind`."""
-
-
-def load(place: str) -> Any:
-    """Import what stands at a place.
-
-    >>> load("drnmf.runs.schema:SUMMARY")
-    'summary.json'
-    """
-    module, _, name = place.partition(":")
-    return getattr(import_module(module), name)

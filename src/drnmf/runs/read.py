@@ -194,10 +194,10 @@ def summary_of(run: Path) -> schema.Summary:
     return summary or {}
 
 
-def _own_summary(folder: Path) -> dict[str, Any] | None:
+def _own_summary(folder: Path) -> schema.Summary | None:
     """Read the summary of a folder that a run of ours wrote, whatever else is wrong with it; None where none did."""
     try:
-        summary: dict[str, Any] = json.loads((folder / schema.SUMMARY).read_text(encoding="utf-8"))
+        summary: schema.Summary = json.loads((folder / schema.SUMMARY).read_text(encoding="utf-8"))
         ours = summary["kind"] in schema.KINDS and "drnmf" in summary["versions"] and isinstance(summary["files"], list)
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None

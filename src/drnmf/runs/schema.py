@@ -42,6 +42,10 @@ Kind = Literal["fit", "pareto", "separate", "topics", "demo", "discover", "strea
 """The command that made a run."""
 KINDS: tuple[str, ...] = get_args(Kind)
 
+FIELDS = ("signatures", "air", "spectra", "cells", "plain")
+"""What a run can be drawn as: profiles over mutation types; species over dates; lines over wavelengths and maps; top
+genes; bars."""
+
 PerLoss = dict[str, float]
 """A value for each loss, by its key ("1", "nb:30")."""
 Quantity = Literal["loss", "scaled_loss", "weight"]

@@ -11,13 +11,14 @@ import shlex
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from importlib import import_module
+from importlib import import_module, metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from drnmf import __version__
 from drnmf.files import replacing
 from drnmf.matrices.cells import guarded
 from drnmf.problem.tabular import component_names
@@ -25,6 +26,8 @@ from drnmf.runs import schema
 from drnmf.runs.schema import column
 
 if TYPE_CHECKING:
+    from anndata import AnnData
+
     from drnmf.algorithms.result import Trace
     from drnmf.estimators.base import NMF
     from drnmf.estimators.comparison import Comparison
@@ -40,14 +43,8 @@ Record = dict[str, object]
 
 def versions() -> dict[str, str]:
     """Tell what the numbers were made with."""
-    import numpy
-    import scipy
-    import sklearn
-
-    import drnmf
-
-    modules = {"drnmf": drnmf, "numpy": numpy, "scipy": scipy, "scikit-learn": sklearn}
-    return {"python": platform.python_version()} | {name: module.__version__ for name, module in modules.items()}
+    own = {"python": platform.python_version(), "drnmf": __version__}
+    return own | {name: metadata.version(name) for name in ("numpy", "scipy", "scikit-learn")}
 
 
 def sha256_of(path: Path) -> str:
@@ -191,8 +188,6 @@ def write_table(path: Path, rows: Sequence[Mapping[str, object]]) -> None:
 
 def write_model(folder: Path, model: NMF, W: Entries) -> None:
     """Write W.npy, H.npy, trace.csv and model.npz."""
-    import numpy as np
-
     from drnmf.backends.open import is_dask
 
     if is_dask(W):
@@ -355,7 +350,7 @@ CELLS, GENES, FACTS = "X_drnmf", "drnmf", "drnmf"
 Facts = Mapping[str, object]
 
 
-def annotate(adata: Any, W: ArrayLike, H: ArrayLike, names: Sequence[str], facts: Facts) -> None:
+def annotate(adata: AnnData, W: ArrayLike, H: ArrayLike, names: Sequence[str], facts: Facts) -> None:
     """Put contributions (cells, r), components (r, genes) and facts into the AnnData object whose X was factorised."""
     adata.obsm[CELLS] = np.asarray(W)
     adata.varm[GENES] = np.ascontiguousarray(np.asarray(H).T)
@@ -370,22 +365,16 @@ def write_annotated(source: Path, target: Path, W: ArrayLike, H: ArrayLike, name
         return False
     shutil.copyfile(source, target)
     try:
-        _write(h5py.File(target, "r+"), write_elem, W, H, names, facts)
+        with h5py.File(target, "r+") as stored:
+            for name in ("obsm", "varm", "uns"):
+                if name not in stored:
+                    write_elem(stored, name, {})
+            write_elem(stored, f"obsm/{CELLS}", np.asarray(W))
+            write_elem(stored, f"varm/{GENES}", np.ascontiguousarray(np.asarray(H).T))
+            write_elem(stored, f"uns/{FACTS}", {"names": np.array(names, dtype=object), **facts})
     except (RuntimeError, OSError, KeyError, TypeError, ValueError) as error:  # whatever HDF5 says of a damaged file
         raise ValueError(f"{source} cannot take the results in, part of it is damaged: {error}") from None
     return True
-
-
-def _write(
-    file: Any, write_elem: Callable[..., None], W: ArrayLike, H: ArrayLike, names: Sequence[str], facts: Facts
-) -> None:
-    with file as stored:
-        for name in ("obsm", "varm", "uns"):
-            if name not in stored:
-                write_elem(stored, name, {})
-        write_elem(stored, f"obsm/{CELLS}", np.asarray(W))
-        write_elem(stored, f"varm/{GENES}", np.ascontiguousarray(np.asarray(H).T))
-        write_elem(stored, f"uns/{FACTS}", {"names": np.array(names, dtype=object), **facts})
 
 
 def _writer() -> Callable[..., None]:

@@ -13,6 +13,7 @@ from drnmf.losses.names import noise_of
 from drnmf.numerics import Array, MatrixLike, Vector
 from drnmf.parameters.common import Parameters
 from drnmf.parameters.fields import check_choice, check_integer, check_number
+from drnmf.problem.weights import reading_of
 from drnmf.selection.alpha import AlphaPath
 from drnmf.selection.assignment.assign import Assignment, assigned, encoded, opened
 from drnmf.selection.choose import Rows
@@ -26,9 +27,6 @@ from drnmf.selection.stages.residuals import Residuals
 from drnmf.selection.stages.runs import Run
 from drnmf.selection.stages.stages import LEAST_RUNS
 from drnmf.solve.encode import Encoder
-from drnmf.solve.settings import (
-    reading_of,
-)
 
 HEAVY_CHOICES = ("auto", "keep", "cap")
 

@@ -25,6 +25,7 @@ from drnmf.parameters.solver import Solver, as_solver
 from drnmf.problem.problem import dispersions, objective_of
 from drnmf.problem.receive import Received
 from drnmf.problem.units import Units, mean_of
+from drnmf.problem.weights import reading_of
 from drnmf.selection.alpha import decided
 from drnmf.selection.asked import Asked, AskedOfGroup, SearchResult, too_few_runs
 from drnmf.selection.assignment.assign import assigned_in_time, settled, supports_of, within_supports
@@ -61,7 +62,6 @@ from drnmf.solve.settings import (
     check_model,
     control_of,
     jobs_of,
-    reading_of,
     settled_budget,
     terms_of,
 )

@@ -27,7 +27,7 @@ from drnmf.parameters.solver import as_solver
 from drnmf.problem.device import place
 from drnmf.problem.problem import Problem, reference_floors
 from drnmf.problem.receive import Received
-from drnmf.problem.weights import Reading, WeightsLike
+from drnmf.problem.weights import Reading, WeightsLike, reading_of
 from drnmf.selection.choose import (
     Candidate,
     Rows,
@@ -47,7 +47,7 @@ from drnmf.selection.stages.residuals import binned_slope
 from drnmf.selection.warm_starts import fit_all, fit_along, grown, in_unit_of_X, on_host
 from drnmf.solve.pipeline import running
 from drnmf.solve.runner import Runner
-from drnmf.solve.settings import ask, check_model, only_compared, reading_of
+from drnmf.solve.settings import ask, check_model, only_compared
 
 BETAS = (0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 1.75, 2.0)
 """The grid, from Gamma over Poisson to Gaussian."""

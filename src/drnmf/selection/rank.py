@@ -17,7 +17,7 @@ from drnmf.losses.names import as_loss
 from drnmf.numerics import MatrixLike
 from drnmf.parameters.common import Parameters
 from drnmf.parameters.fields import check_integer
-from drnmf.problem.weights import WeightsLike
+from drnmf.problem.weights import WeightsLike, reading_of
 from drnmf.selection.choose import Rows, Tried, differences, doubt, why_rank
 from drnmf.selection.entries import ONE_COMPONENT, one_component
 from drnmf.selection.folds import HELD_OUT, check_fraction, mask_seed
@@ -36,7 +36,7 @@ from drnmf.selection.stages.stages import (
     Question,
     Stages,
 )
-from drnmf.solve.settings import as_part, asked_losses, check_model, jobs_of, judged_budget, reading_of
+from drnmf.solve.settings import as_part, asked_losses, check_model, jobs_of, judged_budget
 
 
 @dataclass(frozen=True)

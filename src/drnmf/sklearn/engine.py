@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import warnings
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.utils import check_random_state
 
 from drnmf.algorithms.initialize import Start, begun
@@ -18,7 +18,7 @@ from drnmf.algorithms.updates.newton import Newton
 from drnmf.backends.base import losses_of
 from drnmf.backends.core import single_blas
 from drnmf.losses.beta import Beta
-from drnmf.numerics import ENCODE_ITERATIONS, ENCODE_TOLERANCE, HALS_WINDOW, Array, Vector
+from drnmf.numerics import ENCODE_ITERATIONS, ENCODE_TOLERANCE, HALS_WINDOW, Array, Entries, Vector
 from drnmf.objective.objective import Objective
 from drnmf.objective.penalties import L1, L2
 from drnmf.objective.penalty import Penalties, Penalty, Setting
@@ -92,7 +92,7 @@ class Factors:
     n_iter: int
 
 
-def factorise(X: Any, W: Any, H: Any, settings: Settings, sample_weight: Any = None) -> Factors:
+def factorise(X: Entries, W: Array, H: Array, settings: Settings, sample_weight: ArrayLike | None = None) -> Factors:
     """Minimise scikit-learn's objective from W and H.
 
     Parameters
@@ -207,7 +207,7 @@ def _said(settings: Settings) -> Callback | None:
     return call
 
 
-def contributions(X: Any, H: Any, settings: Settings) -> Array:
+def contributions(X: Entries, H: Array, settings: Settings) -> Array:
     """Find W of every row of X under H: each row on its own, to its end."""
     placement = place(X, settings.device, "float32")
     data = placement.open(placement.accept(X, settings.name, Reading()))

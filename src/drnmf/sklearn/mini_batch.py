@@ -7,19 +7,22 @@ and H is this package's stream; where one batch holds all rows there is none to 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
 from sklearn import decomposition
-from sklearn.base import _fit_context
-from sklearn.utils.validation import check_is_fitted, check_non_negative, validate_data
+from sklearn.utils.validation import check_non_negative
 
-from drnmf.estimators.tables import Shares, shares_of
-from drnmf.sklearn.nmf import FORMS, Translated, engine, on_host
+from drnmf.estimators.tables import Shares
+from drnmf.sklearn.nmf import DEVICE, Translated, engine, on_host
 
 if TYPE_CHECKING:
+    from types import ModuleType
+
+    from numpy.typing import ArrayLike
+
     from drnmf.algorithms.result import Progress
-    from drnmf.numerics import Array
+    from drnmf.numerics import Array, Entries, MatrixLike, Maybe, Vector
     from drnmf.solve.stream import StreamState
 
 
@@ -55,11 +58,8 @@ class MiniBatchNMF(Translated, Shares, decomposition.MiniBatchNMF):  # type: ign
     True
     """
 
-    _weights: Any = None  # of the rows, while they are fitted
-    _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **decomposition.MiniBatchNMF._parameter_constraints,
-        "device": [str, None],
-    }
+    _weights: Vector | None = None  # of the rows, while they are fitted
+    _parameter_constraints: ClassVar[dict[str, object]] = decomposition.MiniBatchNMF._parameter_constraints | DEVICE
 
     def __init__(
         self,
@@ -91,37 +91,24 @@ class MiniBatchNMF(Translated, Shares, decomposition.MiniBatchNMF):  # type: ign
         )  # fmt: skip
         self.device = device
 
-    @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
-    def fit_transform(self, X: Any, y: Any = None, W: Any = None, H: Any = None, sample_weight: Any = None) -> Array:
-        """Fit, and return W.
-
-        Parameters
-        ----------
-        X, y, W, H, sample_weight : as in `fit`
-
-        Returns
-        -------
-        W : array of shape (m, r)
-        """
-        here = validate_data(self, on_host(X), **FORMS)
+    def _fitted(
+        self, X: MatrixLike, here: Entries, W: Maybe, H: Maybe, sample_weight: ArrayLike | None
+    ) -> tuple[Array, Array]:
         here = here.tocsr() if hasattr(here, "tocsr") else here  # rows are taken from it
         check_non_negative(here, "MiniBatchNMF (input X)")
         rows = engine().row_weights(here, sample_weight)
-        if rows is not None and not rows.all():
-            W = self._fitted_to_some(here, W, H, rows)
-        else:
-            W = self._fitted_rows(here, W, H, rows)
-        W, self.components_ = (self._in_kind_of(X, factor) for factor in (W, self.components_))
-        self.n_components_ = self.components_.shape[0]
-        self.shares_ = shares_of(W, self.components_)
-        return W
+        some = self._fitted_rows if rows is None or rows.all() else self._fitted_to_some
+        return self._in_kind_of(X, some(here, W, H, rows)), self._in_kind_of(X, self.components_)
 
-    def _in_kind_of(self, X: Any, factor: Array) -> Array:
+    def _transformed(self, X: MatrixLike, here: Entries) -> Array:
+        return self._in_kind_of(X, self._solve_W(here, on_host(self.components_), 0))
+
+    def _in_kind_of(self, X: MatrixLike, factor: Array) -> Array:
         """Return a factor as an array of the library of X, where X is."""
         found: Array = engine().place(X, self.device, "float32").hand_back(factor)
         return found
 
-    def _fitted_rows(self, X: Any, W: Any, H: Any, rows: Any) -> Array:
+    def _fitted_rows(self, X: Entries, W: Maybe, H: Maybe, rows: Vector | None) -> Array:
         """Fit rows of positive weights, None where each counts once."""
         self._weights = rows
         fitted = self._in_batches if X.shape[0] > self.batch_size else self._at_once
@@ -132,7 +119,7 @@ class MiniBatchNMF(Translated, Shares, decomposition.MiniBatchNMF):  # type: ign
         self.reconstruction_err_ = _stream().with_zeros(X, W, self.components_, self._settings(), rows)
         return W
 
-    def _fitted_to_some(self, X: Any, W: Any, H: Any, rows: Any) -> Array:
+    def _fitted_to_some(self, X: Entries, W: Maybe, H: Maybe, rows: Vector) -> Array:
         """Leave out rows that do not count, and find their W under the components of the others."""
         some = np.flatnonzero(rows)
         found = self._fitted_rows(X[some], None if W is None else np.asarray(W)[some], H, rows[some])
@@ -140,22 +127,7 @@ class MiniBatchNMF(Translated, Shares, decomposition.MiniBatchNMF):  # type: ign
         W[some] = found
         return W
 
-    def transform(self, X: Any) -> Array:
-        """Compute W for new rows, each on its own.
-
-        Parameters
-        ----------
-        X : as in `fit`
-
-        Returns
-        -------
-        W : array of shape (rows of X, r)
-        """
-        check_is_fitted(self)
-        here = validate_data(self, on_host(X), reset=False, **FORMS)
-        return self._in_kind_of(X, self._solve_W(here, on_host(self.components_), 0))
-
-    def partial_fit(self, X: Any, y: Any = None, W: Any = None, H: Any = None) -> Any:
+    def partial_fit(self, X: MatrixLike, y: object = None, W: Maybe = None, H: Maybe = None) -> Self:
         """Take a batch of rows into account; see scikit-learn.
 
         Parameters
@@ -172,14 +144,14 @@ class MiniBatchNMF(Translated, Shares, decomposition.MiniBatchNMF):  # type: ign
         self.components_ = self._in_kind_of(X, self.components_)
         return self
 
-    def _check_params(self, X: Any) -> None:
+    def _check_params(self, X: Entries) -> None:
         super()._check_params(X)
         self._state: StreamState | None = None
         self._rows, self._next = X.shape[0], 0
         self._costs: list[float] = []
         self._made_of: tuple[Array, int] | None = None
 
-    def _check_w_h(self, X: Any, W: Any, H: Any, update_H: bool) -> Any:
+    def _check_w_h(self, X: Entries, W: Maybe, H: Maybe, update_H: bool) -> tuple[Array, Array]:
         """Make the start; what the singular vectors of all rows say is not for the first batch to forget."""
         W, H = super()._check_w_h(X, W, H, update_H)
         init = self.init or ("nndsvda" if self._n_components <= min(X.shape) else "random")
@@ -188,12 +160,12 @@ class MiniBatchNMF(Translated, Shares, decomposition.MiniBatchNMF):  # type: ign
             self._made_of = (rows * W).T.astype(np.float64) @ W / X.shape[0], X.shape[0]
         return W, H
 
-    def _in_batches(self, X: Any, W: Any, H: Any) -> tuple[Array, Array, int, int]:
+    def _in_batches(self, X: Entries, W: Maybe, H: Maybe) -> tuple[Array, Array, int, int]:
         self._checked(X)
         found: tuple[Array, Array, int, int] = self._fit_transform(X, *self._completed(X, W, H))
         return found
 
-    def _minibatch_step(self, X: Any, W: Any, H: Any, update_H: bool) -> float:
+    def _minibatch_step(self, X: Entries, W: Maybe, H: Array, update_H: bool) -> float:
         """Take a batch into account, writing over W, where it is known, and H; return its cost for a row."""
         assert update_H
         settings = self._settings()
@@ -210,7 +182,7 @@ class MiniBatchNMF(Translated, Shares, decomposition.MiniBatchNMF):  # type: ign
         return float(step.cost)
 
     def _minibatch_convergence(
-        self, X: Any, batch_cost: float, H: Any, H_buffer: Any, n_samples: int, step: int, n_steps: int
+        self, X: Entries, batch_cost: float, H: Array, H_buffer: Array, n_samples: int, step: int, n_steps: int
     ) -> bool:
         """Tell whether the fit is over, by the cost of all rows as they last came.
 
@@ -226,12 +198,12 @@ class MiniBatchNMF(Translated, Shares, decomposition.MiniBatchNMF):  # type: ign
             self._no_improvement = 0
         return bool(over) and X.max() > 0
 
-    def _solve_W(self, X: Any, H: Any, max_iter: int) -> Array:
+    def _solve_W(self, X: Entries, H: Array, max_iter: int) -> Array:
         """Find W under H, every row to its end."""
         found: Array = engine().contributions(X, H, self._settings())
         return found
 
-    def _at_once(self, X: Any, W: Any, H: Any) -> tuple[Array, Array, int, int]:
+    def _at_once(self, X: Entries, W: Maybe, H: Maybe) -> tuple[Array, Array, int, int]:
         """Fit one batch that holds all rows: a stream would say the same of H again and again."""
         self._checked(X)
         W, H = self._check_w_h(X, *self._completed(X, W, H), True)
@@ -259,7 +231,7 @@ class MiniBatchNMF(Translated, Shares, decomposition.MiniBatchNMF):  # type: ign
         return "mu"
 
 
-def _stream() -> Any:
+def _stream() -> ModuleType:
     """Load the stream with the first fit."""
     from drnmf.sklearn import stream
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import math
 import warnings
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from sklearn import decomposition
 from sklearn.base import _fit_context
+from sklearn.decomposition import _nmf as theirs
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -20,16 +21,25 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from drnmf.estimators.tables import Shares, shares_of
 
 if TYPE_CHECKING:
-    from drnmf.numerics import Array
+    from types import ModuleType
+
+    from numpy.typing import ArrayLike
+
+    from drnmf.numerics import Array, Entries, MatrixLike, Maybe
     from drnmf.sklearn.engine import Settings
 
+    Weights = ArrayLike | None
+
 FORMS: dict[str, Any] = {"accept_sparse": ("csr", "csc"), "dtype": [np.float64, np.float32]}
+DEVICE = {"device": [str, None]}
 
 
-class Translated:
+class Translated(theirs._BaseNMF):  # type: ignore[misc]
     """What the estimators here share: scikit-learn's parameters as settings of the engine."""
 
-    def fit(self: Any, X: Any, y: Any = None, W: Any = None, H: Any = None, sample_weight: Any = None) -> Any:
+    def fit(
+        self, X: MatrixLike, y: object = None, W: Maybe = None, H: Maybe = None, sample_weight: Weights = None
+    ) -> Self:
         """Factorise X as W H.
 
         Parameters
@@ -46,7 +56,50 @@ class Translated:
         self.fit_transform(X, W=W, H=H, sample_weight=sample_weight)
         return self
 
-    def _settings(self: Any) -> Settings:
+    @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
+    def fit_transform(
+        self, X: MatrixLike, y: object = None, W: Maybe = None, H: Maybe = None, sample_weight: Weights = None
+    ) -> Array:
+        """Fit, and return W.
+
+        Parameters
+        ----------
+        X, y, W, H, sample_weight : as in `fit`
+
+        Returns
+        -------
+        W : array of shape (m, r)
+        """
+        here = validate_data(self, on_host(X), **FORMS)
+        W, self.components_ = self._fitted(X, here, W, H, sample_weight)
+        self.n_components_ = self.components_.shape[0]
+        self.shares_ = shares_of(W, self.components_)
+        return W
+
+    def transform(self, X: MatrixLike) -> Array:
+        """Compute W for new rows, each on its own.
+
+        Parameters
+        ----------
+        X : as in `fit`
+
+        Returns
+        -------
+        W : array of shape (rows of X, r)
+        """
+        check_is_fitted(self)
+        here = validate_data(self, on_host(X), reset=False, ensure_non_negative=True, **FORMS)
+        return self._transformed(X, here)
+
+    def _fitted(self, X: MatrixLike, here: Entries, W: Maybe, H: Maybe, sample_weight: Weights) -> tuple[Array, Array]:
+        """Fit `here`, X on the host and checked, and return W and H in the kind of X."""
+        raise NotImplementedError
+
+    def _transformed(self, X: MatrixLike, here: Entries) -> Array:
+        """Find W of `here`, X on the host and checked, under the components, in the kind of X."""
+        raise NotImplementedError
+
+    def _settings(self) -> Settings:
         alpha = np.array([self.alpha_W, self.alpha_W if self.alpha_H == "same" else self.alpha_H])
         l1, l2 = (tuple((share * alpha).tolist()) for share in (self.l1_ratio, 1.0 - self.l1_ratio))
         found: Settings = engine().Settings(
@@ -62,7 +115,7 @@ class Translated:
         )
         return found
 
-    def _checked(self: Any, X: Any) -> None:
+    def _checked(self, X: Entries) -> None:
         self._check_params(X)
         if self._beta_loss <= 0 and X.min() == 0:
             raise ValueError(
@@ -70,16 +123,17 @@ class Translated:
                 "use a positive beta_loss."
             )
 
-    def _check_w_h(self: Any, X: Any, W: Any, H: Any, update_H: bool) -> tuple[Array, Array]:
+    def _check_w_h(self, X: Entries, W: Maybe, H: Maybe, update_H: bool) -> tuple[Array, Array]:
         """Begin where scikit-learn would; X below its thresholds, or whose squares leave float32, in another unit."""
         size = float(X.max())
         if not update_H or self.init == "custom" or size == 0 or 1e-10 < size < 1e10:
-            return super()._check_w_h(X, W, H, update_H)  # type: ignore[misc]
+            W, H = super()._check_w_h(X, W, H, update_H)
+            return W, H
         root = math.ldexp(1.0, max(math.frexp(size)[1] // 2, -500))  # a power of two: nothing is rounded
-        W, H = super()._check_w_h(X / root / root, W, H, update_H)  # type: ignore[misc]
+        W, H = super()._check_w_h(X / root / root, W, H, update_H)
         return W * root, H * root
 
-    def _completed(self: Any, X: Any, W: Any, H: Any) -> tuple[Any, Any]:
+    def _completed(self, X: Entries, W: Maybe, H: Maybe) -> tuple[Maybe, Maybe]:
         """Find the factor that was not given, where only the other one was."""
         if self.init != "custom" or (W is None) == (H is None):
             return W, H
@@ -89,7 +143,7 @@ class Translated:
         W = check_array(W, dtype=X.dtype, ensure_non_negative=True)
         return W, np.ascontiguousarray(engine().contributions(X.T, W.T, self._settings()).T)
 
-    def _warn_of_the_limit(self: Any, n_iter: int) -> None:
+    def _warn_of_the_limit(self, n_iter: int) -> None:
         if n_iter == self.max_iter and self.tol > 0:
             warnings.warn(
                 f"Maximum number of iterations {self.max_iter} reached. Increase it to improve convergence.",
@@ -130,10 +184,7 @@ class NMF(Translated, Shares, decomposition.NMF):  # type: ignore[misc]
     True
     """
 
-    _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **decomposition.NMF._parameter_constraints,
-        "device": [str, None],
-    }
+    _parameter_constraints: ClassVar[dict[str, object]] = decomposition.NMF._parameter_constraints | DEVICE
 
     def __init__(
         self,
@@ -159,49 +210,23 @@ class NMF(Translated, Shares, decomposition.NMF):  # type: ignore[misc]
         )  # fmt: skip
         self.device = device
 
-    @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
-    def fit_transform(self, X: Any, y: Any = None, W: Any = None, H: Any = None, sample_weight: Any = None) -> Array:
-        """Fit, and return W.
-
-        Parameters
-        ----------
-        X, y, W, H, sample_weight : as in `fit`
-
-        Returns
-        -------
-        W : array of shape (m, r)
-        """
-        here = validate_data(self, on_host(X), **FORMS)
-        W, self.components_, self.n_iter_, self.reconstruction_err_ = self._factorised(
+    def _fitted(self, X: MatrixLike, here: Entries, W: Maybe, H: Maybe, sample_weight: Weights) -> tuple[Array, Array]:
+        W, H, self.n_iter_, self.reconstruction_err_ = self._factorised(
             here, W, H, sample_weight, _where_it_is(X, here)
         )
-        self.n_components_ = self.components_.shape[0]
-        self.shares_ = shares_of(W, self.components_)
-        return W
+        return W, H
 
-    def transform(self, X: Any) -> Array:
-        """Compute W for new rows, each on its own.
-
-        Parameters
-        ----------
-        X : as in `fit`
-
-        Returns
-        -------
-        W : array of shape (rows of X, r)
-        """
-        check_is_fitted(self)
-        here = validate_data(self, on_host(X), reset=False, ensure_non_negative=True, **FORMS)
+    def _transformed(self, X: MatrixLike, here: Entries) -> Array:
         return self._contributions(here, None, on_host(self.components_), _where_it_is(X, here))[0]
 
-    def _contributions(self, X: Any, W: Any, H: Any, there: Any = None) -> tuple[Array, Array]:
+    def _contributions(self, X: Entries, W: Maybe, H: Maybe, there: Entries = None) -> tuple[Array, Array]:
         """Find W under H; `there` is X where it is fitted, if not in host memory."""
         self._checked(X)
         _, H = self._check_w_h(X, W, H, False)
         return engine().contributions(X if there is None else there, H, self._settings()), H
 
     def _factorised(
-        self, X: Any, W: Any, H: Any, sample_weight: Any, there: Any = None
+        self, X: Entries, W: Maybe, H: Maybe, sample_weight: Weights, there: Entries = None
     ) -> tuple[Array, Array, int, float]:
         """Begin where scikit-learn would, and fit; `there` is X where it is fitted, if not in host memory."""
         self._checked(X)
@@ -217,18 +242,18 @@ class NMF(Translated, Shares, decomposition.NMF):  # type: ignore[misc]
         return found.W, found.H, found.n_iter, found.error
 
 
-def on_host(X: Any) -> Any:
+def on_host(X: MatrixLike) -> Entries:
     """Return a tensor or an array of another library as NumPy's: scikit-learn's checks and starts are made for it."""
     return X if isinstance(X, np.ndarray) or not hasattr(X, "__dlpack__") else engine().as_numpy(X)
 
 
-def _where_it_is(X: Any, here: Any) -> Any:
+def _where_it_is(X: Entries, here: Entries) -> Entries:
     """Return the tensor or array that is to be fitted in its place; None where it is in host memory or was cast."""
     moved = isinstance(here, np.ndarray) and not isinstance(X, np.ndarray) and hasattr(X, "__dlpack__")
     return X if moved and str(X.dtype).endswith(str(here.dtype)) else None
 
 
-def engine() -> Any:
+def engine() -> ModuleType:
     """Load the engine with the first fit: ``import drnmf.sklearn`` costs no more than scikit-learn does."""
     from drnmf.sklearn import engine as loaded
 
@@ -236,9 +261,9 @@ def engine() -> Any:
 
 
 def non_negative_factorization(
-    X: Any,
-    W: Any = None,
-    H: Any = None,
+    X: MatrixLike,
+    W: Maybe = None,
+    H: Maybe = None,
     n_components: int | str | None = "auto",
     *,
     init: str | None = None,

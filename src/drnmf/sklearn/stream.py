@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -13,7 +12,7 @@ from drnmf.backends.base import Data, losses_of
 from drnmf.backends.core import single_blas
 from drnmf.estimators.streaming import opened
 from drnmf.losses.beta import Beta
-from drnmf.numerics import AT_FLOOR, Array, Vector, factor_floor, rise_tolerance
+from drnmf.numerics import AT_FLOOR, Array, Entries, Maybe, Vector, factor_floor, rise_tolerance
 from drnmf.objective.penalty import Penalties, Setting
 from drnmf.problem.device import as_numpy, place
 from drnmf.problem.units import Units
@@ -42,9 +41,9 @@ class Step:
 
 def take(
     state: StreamState | None,
-    X: Any,
-    W: Any,
-    H: Any,
+    X: Entries,
+    W: Maybe,
+    H: Array,
     settings: Settings,
     forget: float | None,
     rows: Vector | None,
@@ -89,7 +88,7 @@ def half_life(rows: int, kept: float) -> float | None:
     return rows * math.log(0.5) / math.log(kept) if kept > 0.0 else 1e-3 * rows
 
 
-def with_zeros(X: Any, W: Array, H: Array, settings: Settings, rows: Vector | None) -> float:
+def with_zeros(X: Entries, W: Array, H: Array, settings: Settings, rows: Vector | None) -> float:
     """Write zeros for what is at the floor of H, where the loss D does not rise by it, and return sqrt(2 D)."""
     data = _opened(X, settings, None, rows)
     units = Units(data.scale)
@@ -103,6 +102,6 @@ def with_zeros(X: Any, W: Array, H: Array, settings: Settings, rows: Vector | No
     return units.error(loss, omega)
 
 
-def _opened(X: Any, settings: Settings, state: StreamState | None, rows: Vector | None) -> Data:
+def _opened(X: Entries, settings: Settings, state: StreamState | None, rows: Vector | None) -> Data:
     placement, reading = place(X, settings.device, "float32"), Reading(entry_weight=with_rows_weighted(rows))
     return opened(placement, placement.accept(X, settings.name, reading), state)

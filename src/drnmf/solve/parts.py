@@ -25,7 +25,7 @@ from drnmf.losses.base import Omega, base_of
 from drnmf.losses.part import Part, Rowwise, unsettled
 from drnmf.numerics import HALS_WINDOW, Vector
 from drnmf.objective import simplex
-from drnmf.problem.parts import Division, objective_of_part, parted, parts_alone, simplest_losses
+from drnmf.problem.parts import Division, objective_of_part, parted, parts_alone, simplest_losses, stacked
 from drnmf.problem.problem import Problem, reference_floors
 from drnmf.solve.pipeline import certified
 from drnmf.solve.runner import Runner
@@ -128,8 +128,10 @@ def fit_parts(
     problem : that of all objectives
     result : the best point
     """
+    division = stacked(problem, division)
     alone = parts_alone(problem, division)
-    scaled = partial(_scaled, problem, division, alone, scale)
+    simplest = np.concatenate([simplest_losses(one, one.omega) for one in alone])
+    scaled = partial(_scaled, problem, division, alone, scale, simplest)
     plain = [] if division.losses else _plain(problem, runner)
     if errors is None:
         met = part_errors(problem.data, division, alone, plain, runner)
@@ -188,9 +190,10 @@ def _levels(whole: Problem, runner: Runner) -> bool:
     return second and not (across or whole.penalties) and whole.constraints.free and len(whole.omega) <= MOST_LEVELLED
 
 
-def _scaled(problem: Problem, division: Division, alone: list[Problem], scale: str, errors: Vector) -> Problem:
+def _scaled(
+    problem: Problem, division: Division, alone: list[Problem], scale: str, simplest: Vector, errors: Vector
+) -> Problem:
     """Return the problem of all objectives, over what the parts reach alone."""
-    simplest = np.concatenate([simplest_losses(one, one.omega) for one in alone])
     named = [(loss, g, label) for g, label in enumerate(division.labels) for loss in alone[g].omega]
     objectives = tuple(
         objective_of_part(*name, float(error), float(most), scale)

@@ -79,7 +79,9 @@ def running(
         if problem.columns and p.init in ("auto", "random"):
             made = [tensor_start(data, problem.columns, problem.rank, rng) for _ in range(n_init)]
             return [problem.feasible(*begin) for begin in made], 0.0
-        made, S = starts(data, problem.rank, p.init, rng, n_init, W, H, into)
+        # the first component of NNDSVD is the mean row, nearly all of a row that sums to one: the others stay small
+        summing = p.init == "auto" and problem.constraints.sum_to_one is not None
+        made, S = starts(data, problem.rank, "random" if summing else p.init, rng, n_init, W, H, into)
         least = least_loss(data, S) if may_stop_early(p, problem.omega) else 0.0
         return [problem.feasible(*begin) for begin in made], least
 

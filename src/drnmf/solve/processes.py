@@ -27,6 +27,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 from typing import Any
 
 import numpy as np
@@ -45,7 +46,7 @@ _TURN = 0.05
 class Worker:
     """A process, the pipe to it, and its place in the memory that all processes see."""
 
-    process: Any
+    process: BaseProcess
     pipe: Connection
     flags: mmap.mmap
     place: int

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
 
+from drnmf.algorithms.loop import Callback
 from drnmf.algorithms.result import Progress
 from drnmf.solve.runner import Shown
 
@@ -22,7 +23,7 @@ _BESIDE = 46
 @contextmanager
 def progress_bar(
     verbose: int, remark: Callable[[], str], runs: int = 1, max_time: float | None = None, jobs: int = 1
-) -> Iterator[Callable[[str], Any]]:
+) -> Iterator[Callable[[str], Callback | None]]:
     """Show progress while the block runs, if that is wanted; yields what hands out a callback for each stage.
 
     remark : asked for a few words to stand after the losses, for example on a cluster's workers
@@ -80,7 +81,7 @@ class ProgressLines:
         if self._last is not None:
             self._say(*self._last, "done" if kind is None else "stopped")
 
-    def hook(self, stage: str) -> Any:
+    def hook(self, stage: str) -> Shown:
         """Hand out a callback that tells of `stage`."""
         before: Progress | None = None
         run = 0
@@ -171,7 +172,7 @@ class ProgressBar:
             done = self._bars.tasks[self._tasks[-1]].completed
             self._bars.update(self._tasks[-1], total=max(done, 1), completed=max(done, 1))
 
-    def hook(self, stage: str) -> Any:
+    def hook(self, stage: str) -> Shown:
         """A callback that moves the bar of `stage`."""
         self._close_last()
         task = self._bars.add_task(stage, total=None, state="")

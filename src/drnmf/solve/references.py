@@ -20,7 +20,8 @@ from numpy.typing import ArrayLike, NDArray
 from drnmf.algorithms.initialize import Start
 from drnmf.algorithms.result import Result
 from drnmf.backends.base import losses_of
-from drnmf.numerics import REFERENCE_FLOOR, REFERENCE_MARGIN, REFERENCE_ROUNDS, ROUNDING, Vector, as_vector
+from drnmf.numerics import REFERENCE_FLOOR, REFERENCE_MARGIN, REFERENCE_ROUNDS, ROUNDING, Vector
+from drnmf.objective.simplex import one_per_beta
 from drnmf.problem.problem import Problem, point_of, reference_floors
 from drnmf.problem.units import Units
 from drnmf.solve.runner import Runner
@@ -77,12 +78,7 @@ def compute_references(problem: Problem, starts: list[Start], runner: Runner) ->
 
 def check_references(references: ArrayLike, p: int) -> Vector:
     """Given references as a positive vector aligned with betas."""
-    try:
-        vector = as_vector(references)
-    except (TypeError, ValueError):
-        raise ValueError(f"references={references!r} are not numbers.") from None
-    if vector.shape != (p,):
-        raise ValueError(f"references has shape {vector.shape}, but there are {p} betas: give one per beta.")
+    vector = one_per_beta("references", references, p)
     if not (np.isfinite(vector).all() and (vector > 0).all()):
         raise ValueError(f"references={vector.tolist()} must be finite and > 0: they divide the losses.")
     if vector.min() < np.finfo(np.float64).tiny:

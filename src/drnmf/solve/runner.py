@@ -120,7 +120,7 @@ class Budget:
     batched: bool = False
     started: float = field(default_factory=time.perf_counter)
     stop: threading.Event = field(default_factory=threading.Event, repr=False)
-    _alone: Any = field(default_factory=threading.RLock, repr=False)
+    _alone: AbstractContextManager[object] = field(default_factory=threading.RLock, repr=False)
 
     def take(self, stage: str, callback: Callback | None = None) -> Control:
         """The control of the next run; `callback` is the user's, beside whatever watches the stage."""

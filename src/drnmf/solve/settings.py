@@ -21,7 +21,6 @@ from drnmf.parameters.fields import check_integer, checked
 from drnmf.parameters.solver import Solver, as_solver
 from drnmf.problem.problem import Problem
 from drnmf.problem.receive import Received
-from drnmf.problem.weights import Reading, WeightsLike
 
 P = TypeVar("P", bound=Parameters)
 JUDGED_ITERATIONS, JUDGED_TOLERANCE = 500, 1e-5
@@ -43,7 +42,7 @@ def check_model(model: object, function: str) -> None:
         )
 
 
-def asked_losses(model: Parameters) -> Any:
+def asked_losses(model: Parameters) -> object:
     """Return what was written for the loss or the losses of a model, "auto" where it names none."""
     return getattr(model, "betas", getattr(model, "beta", "auto"))
 
@@ -105,11 +104,6 @@ def terms_of(model: Parameters) -> tuple[Penalty, ...]:
     """Check the penalties; those with alpha = 0 are left out."""
     # two modes of a tensor have a scale to share where a third one sums to one
     return settled(without_zeros(as_penalties(model.penalties)), model.sum_to_one if model.shape is None else None)
-
-
-def reading_of(model: Parameters, entry_weight: WeightsLike = None, uncertainty: WeightsLike = None) -> Reading:
-    """Check what counts as missing, and collect it with the weights of the entries."""
-    return Reading(checked(model, "negatives"), checked(model, "unstored"), entry_weight, uncertainty)
 
 
 def problem_of(

@@ -10,7 +10,6 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -21,7 +20,7 @@ from drnmf.backends.parted import Parted, Piece
 from drnmf.losses.base import Omega, is_unsized
 from drnmf.losses.huber import Huber
 from drnmf.losses.names import as_loss, as_losses
-from drnmf.numerics import Array, Entries, real_numbers, rescaled, unit_scale
+from drnmf.numerics import Array, Entries, MatrixLike, real_numbers, rescaled, unit_scale
 from drnmf.objective import simplex
 from drnmf.parameters.solver import as_solver
 from drnmf.problem.check import check_entries, structured
@@ -29,8 +28,8 @@ from drnmf.problem.device import is_sparse, is_tensor, place
 from drnmf.problem.parts import Division, open_part
 from drnmf.problem.receive import Received, received
 from drnmf.problem.tabular import Tabular, tabular
+from drnmf.problem.weights import WeightsLike, reading_of
 from drnmf.solve.encode import Encoder
-from drnmf.solve.settings import reading_of
 
 
 def is_elsewhere(X: object) -> bool:
@@ -53,7 +52,7 @@ def total(X: Entries) -> tuple[float, int]:
     return float(np.nansum(values, dtype=np.float64)), count
 
 
-def laid(parts: list[Any]) -> Any:
+def laid(parts: list[Entries]) -> Entries:
     """Lay matrices with the same rows side by side.
 
     The kind is that of a Dask array among them, with its blocks of rows, else that of a tensor; sparse where one is and
@@ -70,7 +69,7 @@ def laid(parts: list[Any]) -> Any:
     return np.hstack([part.toarray() if sp.issparse(part) else part for part in parts])
 
 
-def _in_blocks(parts: list[Any], rows: tuple[int, ...]) -> Any:
+def _in_blocks(parts: list[Entries], rows: tuple[int, ...]) -> Entries:
     """A Dask array, every block of which holds whole rows."""
     import dask.array as da
 
@@ -84,11 +83,11 @@ def _in_blocks(parts: list[Any], rows: tuple[int, ...]) -> Any:
     return da.map_blocks(_row_blocks, *arrays, dtype=dtype, chunks=(rows, (width,)), meta=meta)
 
 
-def _row_blocks(*blocks: object) -> Any:
+def _row_blocks(*blocks: object) -> Entries:
     return laid([block if sp.issparse(block) else np.asarray(block) for block in blocks])
 
 
-def _tensors(parts: list[Any], first: Any) -> Any:
+def _tensors(parts: list[Entries], first: Entries) -> Entries:
     """A tensor on the device of the first one."""
     torch = sys.modules["torch"]
     on = [part if is_tensor(part) else torch.as_tensor(_dense(part)) for part in parts]
@@ -100,11 +99,11 @@ def _tensors(parts: list[Any], first: Any) -> Any:
     return torch.cat([part.to(first.device, dtype) for part in on], 1)
 
 
-def _dense(part: Any) -> Any:
+def _dense(part: Entries) -> Array:
     return part.toarray() if sp.issparse(part) else np.ascontiguousarray(part)
 
 
-Given = Mapping[str, Any]
+Given = Mapping[str, MatrixLike]
 
 
 @dataclass(frozen=True)
@@ -196,7 +195,7 @@ def join(given: Given, known: tuple[Table, ...] = (), strict: bool = True) -> Jo
     return Joined(laid(parts), tuple(tables), rows)
 
 
-def _read(name: str, table: Any) -> Tabular:
+def _read(name: str, table: Entries) -> Tabular:
     """A table with numbers in rows and columns, as `fit` would take them."""
     if is_tensor(table):
         return Tabular(table.detach())
@@ -222,7 +221,7 @@ def _check(name: str, X: object) -> None:
         raise ValueError(f"table {name!r}: {error}") from None
 
 
-def _wide_enough(X: Entries, scale: float) -> Any:
+def _wide_enough(X: Entries, scale: float) -> Entries:
     """X in float64 where its unit is beyond float32, of which what is scaled would not be a number."""
     return X if is_elsewhere(X) or scale == unit_scale(1.0 / scale, np.float32) else X.astype(np.float64)
 
@@ -256,7 +255,7 @@ def _check_common(names: dict[str, tuple[str, ...] | None]) -> None:
             )
 
 
-def _placed(X: Entries, own: tuple[str, ...] | None, rows: tuple[str, ...] | None) -> Any:
+def _placed(X: Entries, own: tuple[str, ...] | None, rows: tuple[str, ...] | None) -> Entries:
     """A table with all rows, NaN where it has none."""
     if is_elsewhere(X):  # and has no names
         return X
@@ -308,7 +307,7 @@ def refuse_matrix(X: object, tables: tuple[Table, ...] | None) -> None:
         raise ValueError(f"the model is of the tables {named}, and X is one matrix: give some of them by name, a dict.")
 
 
-def joined_weights(given: object, joined: Joined, inverse: bool) -> Any:
+def joined_weights(given: WeightsLike | Given, joined: Joined, inverse: bool) -> WeightsLike:
     """Lay weights of entries side by side; tables without any count once.
 
     inverse : they are uncertainties, in the unit of the table
@@ -362,7 +361,8 @@ def encoded_tables(model: BaseEstimator, given: Given, encoder: Encoder) -> Arra
     read = received(joined.X, reading_of(model, None, None), type(model).__name__)
     if read.observed is not None:
         raise ValueError(
-            "transform of tables has no unstored='missing': give dense tables, NaN where nothing is known."
+            "transform of tables takes no sparse tables whose stored entries alone count: give dense ones, NaN where "
+            "nothing is known."
         )
     joined = replace(joined, X=read.X)
     fitted = {table.name: table for table in model.tables_}

@@ -22,7 +22,7 @@ _META = "__meta__"
 _SUM = "sha256"
 _PIECE = 1 << 20
 Stored = NDArray[Any]
-Header = tuple[tuple[int, ...], bool, np.dtype[Any]]
+Header = tuple[tuple[int, ...], bool, np.dtype[np.generic]]
 FORMAT = "drnmf-model-1"
 
 
@@ -34,7 +34,7 @@ def write_archive(
     content = {"format": form, **meta}
     checksum = _checksum(plain, content)
     text = json.dumps(content | {_SUM: checksum})  # the order of keys is that of the leaves of a tree
-    stored: dict[str, Any] = {_META: np.frombuffer(text.encode(), dtype=np.uint8), **plain}
+    stored: dict[str, Stored] = {_META: np.frombuffer(text.encode(), dtype=np.uint8), **plain}
     write_arrays(path, stored)
     return checksum
 
@@ -124,5 +124,5 @@ def _begin(meta: Mapping[str, object]) -> Digest:
     return hashlib.sha256(json.dumps(meta, sort_keys=True).encode())
 
 
-def _described(name: str, dtype: np.dtype[Any], shape: tuple[int, ...], order: str) -> bytes:
+def _described(name: str, dtype: np.dtype[np.generic], shape: tuple[int, ...], order: str) -> bytes:
     return f"{name} {dtype.str} {shape} {order}".encode()

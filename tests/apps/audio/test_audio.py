@@ -14,8 +14,7 @@ from typer.testing import CliRunner
 
 from drnmf.apps.audio import group_components, open_recording, parse_groups, separate, spectrogram
 from drnmf.apps.audio import recording as recording_module
-from drnmf.apps.audio.evaluation import measure
-from drnmf.apps.audio.notes import name_components
+from drnmf.apps.audio.evaluation import measure, name_components
 from drnmf.apps.audio.separation import check_groups, masks, match_components, source_blocks, write_sources
 from drnmf.apps.audio.study import MELODY, NOISE_LEVELS, PITCHES, add_noise, study, synthesise_tune
 from drnmf.apps.audio.transform import WINDOW_SECONDS, Transform

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from drnmf.apps.audio.notes import listen, pitches, recording_onsets, spectral_peak
+from drnmf.apps.audio.evaluation import listen, pitches, recording_onsets, spectral_peak
 
 FRAME, SPACING = 0.016, 31.25
 NOTES = {"C4": 261.6, "E4": 329.6}

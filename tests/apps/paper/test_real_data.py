@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from drnmf.apps.audio.notes import recording_onsets
+from drnmf.apps.audio.evaluation import recording_onsets
 from drnmf.apps.paper import datasets, mary_figure, paper, runner, table_audio
 from drnmf.apps.paper.fits import Options
 from drnmf.apps.paper.runner import EXPERIMENTS

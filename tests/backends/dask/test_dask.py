@@ -12,10 +12,11 @@ import dask.array as da  # noqa: E402
 
 from drnmf import DRNMF, BetaNMF, MultiObjectiveNMF, Solver  # noqa: E402
 from drnmf.backends.base import Ask, losses_of  # noqa: E402
-from drnmf.backends.observed import Entries, HeldOut, weigh  # noqa: E402
+from drnmf.backends.observed import Entries, HeldOut, Outer, weigh  # noqa: E402
 from drnmf.backends.open import open_blocks, open_data  # noqa: E402
 from drnmf.backends.weighted import held_out_losses  # noqa: E402
 from drnmf.losses.beta import FROBENIUS, IS, KL, Beta  # noqa: E402
+from drnmf.problem.check import first_zero  # noqa: E402
 from tests.backends.problems import answer  # noqa: E402
 from tests.flat import make  # noqa: E402
 
@@ -126,6 +127,16 @@ def test_bad_entries_are_named_by_their_place_in_the_whole(value, words):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("sparse", [False, True])
+def test_the_first_zero_is_named_by_its_place_in_the_whole(sparse):
+    X = matrix()
+    X[100, 20] = X[100, 7] = X[150, 2] = 0.0
+    data = open_blocks(blocks(sp.csr_array(X) if sparse else X))
+    assert (first_zero(data), first_zero(data.T)) == ((100, 7), (2, 150))
+    some = weigh(data, Outer((np.arange(M) != 100).astype(float), np.ones(N)))
+    assert first_zero(some) == (150, 2)
+
+
 def test_chunks_of_columns_are_merged_with_a_warning():
     X = matrix()
     with pytest.warns(UserWarning, match="3 chunks of columns.*merged.*GB move"):

@@ -148,7 +148,7 @@ def free_bound(F: Array, bound: Bound, fixed: int) -> Bound:
     return Bound(linear, bound.curvature[fixed:, fixed:], rising, falling)
 
 
-def _solid(stack: Array) -> Any:
+def _solid(stack: Array) -> Array:
     """The same numbers in one piece, as compiled steps need them."""
     return np.ascontiguousarray(stack) if isinstance(stack, np.ndarray) else stack.contiguous()
 

@@ -19,6 +19,7 @@ from drnmf.numerics import (
     PAIR_TOLERANCE,
     SIMPLEX_MOVES,
     Array,
+    Indices,
     Library,
     Maybe,
     Numbers,
@@ -131,7 +132,7 @@ class _Curvature:
         shared = 0.0 if self.gram is None else self.gram.diagonal()[:, None] + xp.zeros_like(F)
         self.diagonal: Any = (own + shared) * (1.0 if sizes is None else sizes**2)
 
-    def column(self, k: Any) -> Array:
+    def column(self, k: Indices) -> Array:
         """Column k_j of the matrix of every column j, (r, n)."""
         xp = self.xp
         own: Any = 0.0 if self.Q is None else _taken(xp, self.Q, self.rows[:, k])
@@ -146,7 +147,7 @@ def _taken(xp: Library, stack: Array, rows: Any) -> Array:
     return xp.gather(stack, 0, rows)
 
 
-def _put(xp: Library, H: Any, row: Any, values: Array) -> None:
+def _put(xp: Library, H: Any, row: Indices, values: Array) -> None:
     """Write one entry of every column, in place."""
     if xp is np:
         np.put_along_axis(H, row[None], values[None], axis=0)

@@ -11,7 +11,7 @@ True
 
 from typing import TYPE_CHECKING
 
-from drnmf.apps import lazily
+from drnmf.loading import lazily
 
 if TYPE_CHECKING:
     from drnmf.apps.audio.recording import Recording, open_recording

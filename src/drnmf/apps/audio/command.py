@@ -162,7 +162,7 @@ def separate_again(request: Request) -> bool:
 
     from drnmf.apps.audio import open_recording, spectrogram
     from drnmf.apps.audio.separation import write_sources
-    from drnmf.estimators.load import load
+    from drnmf.estimators.models import load
     from drnmf.runs.read import model_file, read_run
 
     old, started = read_run(run), time.perf_counter()

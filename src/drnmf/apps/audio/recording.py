@@ -11,19 +11,14 @@ from types import ModuleType
 import numpy as np
 from numpy.typing import ArrayLike
 
+from drnmf.loading import needs
 from drnmf.numerics import Vector
 from drnmf.parameters.fields import check_number
 
 
 def soundfile() -> ModuleType:
-    """Import the soundfile package, or raise an error that says how to get it."""
-    try:
-        import soundfile as package
-    except (ImportError, OSError) as error:  # OSError: the package is there, libsndfile is not
-        raise ImportError(
-            f"Reading and writing sound files needs soundfile ({error}): pip install 'drnmf[audio]'"
-        ) from None
-    return package
+    """Import the soundfile package, or say how to get it."""
+    return needs("soundfile", "audio", "to read and write sound files")
 
 
 @dataclass(frozen=True)

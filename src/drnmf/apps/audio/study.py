@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from drnmf.apps.audio.evaluation import measure
-from drnmf.apps.audio.notes import name_components, play_back
+from drnmf.apps.audio.evaluation import measure, name_components, play_back
 from drnmf.apps.audio.separation import Groups, masks, match_components
 from drnmf.apps.audio.transform import Complex, Transform
 from drnmf.estimators.comparison import Comparison, Method, compare

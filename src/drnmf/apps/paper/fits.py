@@ -249,6 +249,22 @@ def references(lookup: Lookup, prefix: str, names: tuple[str, ...]) -> Vector:
     return np.array([lookup(f"{prefix}/{name}").values["losses"][b] for b, name in enumerate(names)])
 
 
+def excesses(lookup: Lookup, prefix: str, names: tuple[str, ...], ours: bool) -> dict[str, float]:
+    """Compute how far the fits of a row of a table are above e_beta, in percent: METHOD_LOSS_excess.
+
+    `names` are those of the fits under one loss; "dr" and, where they were made, "ours" follow.
+    """
+    e = references(lookup, prefix, names)
+    methods = (*names, "dr", "ours") if ours else (*names, "dr")
+    losses = {method: lookup(f"{prefix}/{method}").values["losses"] for method in methods}
+    return {
+        f"{'ours_dr' if method == 'ours' else method}_{own}_excess": excess(losses[method][b], e[b])
+        for b, own in enumerate(names)
+        for method in methods
+        if method != own
+    }
+
+
 @dataclass(frozen=True)
 class Comparison:
     """The fits of a row of a table: every loss alone, then DR-NMF under their errors, all from one start.

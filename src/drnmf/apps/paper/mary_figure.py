@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from drnmf.algorithms.initialize import random_start
-from drnmf.apps.audio.notes import RISE, TIME_TOLERANCE, Hearing, listen, recording_onsets
+from drnmf.apps.audio.evaluation import RISE, TIME_TOLERANCE, Hearing, listen, recording_onsets
 from drnmf.apps.paper import datasets, paper
 from drnmf.apps.paper.experiment import (
     Experiment,

@@ -17,7 +17,7 @@ from drnmf.apps.paper import mary_figure, pareto_figure, parts_study, table_audi
 from drnmf.apps.paper.experiment import Experiment
 from drnmf.apps.paper.fits import Options, Store
 from drnmf.files import write_text
-from drnmf.report.figures import check_matplotlib
+from drnmf.report.figures import matplotlib
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -63,7 +63,7 @@ def run(experiments: list[Experiment], options: Options, out: Path, console: Con
 
     store = Store(out)
     store.check()
-    check_matplotlib()  # better to miss matplotlib now than after the fits
+    matplotlib()  # better to miss matplotlib now than after the fits
     with Progress(console=console) as bar:
         task = bar.add_task("planning", total=None)
         plans = [(experiment.name, experiment.planned(options)) for experiment in experiments]

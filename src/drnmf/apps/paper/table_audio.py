@@ -9,7 +9,7 @@ import numpy as np
 from drnmf.algorithms.initialize import random_start
 from drnmf.apps.paper import datasets, experiment, paper
 from drnmf.apps.paper.experiment import Experiment, Row
-from drnmf.apps.paper.fits import Comparison, Facts, Options, Plan, Results, Start, Unit, excess, references
+from drnmf.apps.paper.fits import Comparison, Facts, Options, Plan, Results, Start, Unit, excesses
 from drnmf.backends.open import open_data
 from drnmf.numerics import Array
 from drnmf.report.figures import COLOURS, figure, log_axis
@@ -57,19 +57,7 @@ def plan(options: Options) -> Plan:
 
 
 def _measures(results: Results, stem: str, seed: int) -> dict[str, float]:
-    prefix = f"{stem}/seed-{seed}"
-    e = references(results, prefix, SINGLES)
-    losses = {name: results(f"{prefix}/{name}").values["losses"] for name in ("is", "kl", "dr")}
-    measures = {
-        "kl_is_excess": excess(losses["kl"][0], e[0]),
-        "dr_is_excess": excess(losses["dr"][0], e[0]),
-        "is_kl_excess": excess(losses["is"][1], e[1]),
-        "dr_kl_excess": excess(losses["dr"][1], e[1]),
-    }
-    if results.facts["ours"]:
-        ours = results(f"{prefix}/ours").values["losses"]
-        measures |= {"ours_dr_is_excess": excess(ours[0], e[0]), "ours_dr_kl_excess": excess(ours[1], e[1])}
-    return measures
+    return excesses(results, f"{stem}/seed-{seed}", SINGLES, results.facts["ours"])
 
 
 def table(results: Results) -> list[Facts]:

@@ -11,7 +11,7 @@ from drnmf.algorithms.initialize import lifted, spa_factors
 from drnmf.apps.paper import datasets, experiment, paper
 from drnmf.apps.paper.datasets import Dataset, load_documents
 from drnmf.apps.paper.experiment import Experiment, Row
-from drnmf.apps.paper.fits import Comparison, Facts, Fit, Options, Plan, Results, Saved, Start, Unit, excess, references
+from drnmf.apps.paper.fits import Comparison, Facts, Fit, Options, Plan, Results, Saved, Start, Unit, excesses
 from drnmf.apps.text.topics import assign, clustering_accuracy
 from drnmf.backends.core import single_blas
 from drnmf.backends.open import open_data
@@ -50,22 +50,12 @@ def units(dataset: Dataset, options: Options) -> list[Unit]:
 
 def measures(results: Results, prefix: str, ours: bool) -> dict[str, float]:
     """Accuracies of the three methods, and how far each is above the best of the other loss, all in percent."""
-    e = references(results, prefix, SINGLES)
-    kl, fro, dr = (results(f"{prefix}/{name}").values for name in ("kl", "fro", "dr"))
-    row = {
-        "acc_kl": kl["accuracy"],
-        "acc_fro": fro["accuracy"],
-        "acc_dr": dr["accuracy"],
-        "fro_kl_excess": excess(fro["losses"][0], e[0]),
-        "dr_kl_excess": excess(dr["losses"][0], e[0]),
-        "kl_fro_excess": excess(kl["losses"][1], e[1]),
-        "dr_fro_excess": excess(dr["losses"][1], e[1]),
+    methods = (*SINGLES, "dr", "ours") if ours else (*SINGLES, "dr")
+    accuracies = {
+        "ours_acc_dr" if method == "ours" else f"acc_{method}": results(f"{prefix}/{method}").values["accuracy"]
+        for method in methods
     }
-    if ours:
-        mine = results(f"{prefix}/ours").values
-        values = mine["accuracy"], excess(mine["losses"][0], e[0]), excess(mine["losses"][1], e[1])
-        row |= dict(zip(OURS_MEASURES, values, strict=True))
-    return row
+    return accuracies | excesses(results, prefix, SINGLES, ours)
 
 
 def with_paper(row: Facts) -> Facts:

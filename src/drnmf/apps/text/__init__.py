@@ -9,7 +9,7 @@
 
 from typing import TYPE_CHECKING
 
-from drnmf.apps import lazily
+from drnmf.loading import lazily
 
 if TYPE_CHECKING:
     from drnmf.apps.text.counting import (

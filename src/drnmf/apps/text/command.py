@@ -140,7 +140,7 @@ def transform_texts(request: Request) -> bool:
     import numpy as np
 
     from drnmf.apps.text import count_known_words, read_documents, shares_of
-    from drnmf.estimators.load import load
+    from drnmf.estimators.models import load
 
     run = request.run
     model = load(model_file(run))

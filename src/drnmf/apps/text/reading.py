@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from drnmf.loading import needs
+
 _BOMS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
 _UNLIMITED = 1 << 30
 
@@ -158,11 +160,7 @@ def _read_delimited(path: Path, columns: list[str], encoding: str) -> Rows:
 
 
 def _read_parquet(path: Path, columns: list[str], encoding: str) -> Rows:
-    try:
-        import pyarrow
-        import pyarrow.parquet as parquet
-    except ImportError as error:
-        raise ImportError(f"Reading .parquet needs pyarrow ({error}): pip install 'drnmf[text]'") from None
+    parquet, pyarrow = (needs(module, "text", "to read .parquet") for module in ("pyarrow.parquet", "pyarrow"))
     try:
         _refuse_missing(path, columns, parquet.read_schema(path).names)
         table = parquet.read_table(path, columns=columns)

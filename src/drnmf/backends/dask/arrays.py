@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import warnings
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import dask
@@ -52,7 +51,6 @@ def blocks_of(X: da.Array, mean: float | None = None) -> Blocks:
         save_every=int(dask.config.get("drnmf.save-every", cluster.SAVE_EVERY)),
         count=count,
         observed=None if count == m * n else Ones((m, n)),
-        zero_at=next((summary.zero for summary in _placed(summaries) if summary.zero is not None), None),
     )
 
 
@@ -132,7 +130,7 @@ def _graphs(X: da.Array) -> list[dict[object, object]]:
 
 def _alone(graphs: list[dict[object, object]]) -> bool:
     """No task is part of two blocks, but for the name of an open file or store."""
-    seen: set[Any] = set()
+    seen: set[object] = set()
     for graph in graphs:
         if any(not _is_handle(graph[key]) for key in seen & graph.keys()):
             return False
@@ -150,7 +148,7 @@ def _sources(X: da.Array, graphs: list[dict[object, object]], dtype: Precision) 
     return [cluster.constant("source", OutOfCore(*pair, dtype)) for pair in zip(graphs, keys, strict=True)]
 
 
-def _with_summaries(holders: list[object], summaries: list[object]) -> tuple[tuple[Any, ...], list[Summary]]:
+def _with_summaries(holders: list[object], summaries: list[object]) -> tuple[tuple[object, ...], list[Summary]]:
     listed = cluster.tree_sum([cluster.task("list", _listed, summary) for summary in summaries], 0)
     kept, (found,) = cluster.run(holders, listed)
     return kept, list(found)
@@ -160,17 +158,6 @@ def _listed(value: object) -> tuple[list[object]]:
     return ([value],)
 
 
-def _placed(summaries: list[Summary]) -> list[Summary]:
-    """Positions counted from the first row of X instead of the first of each block."""
-    placed, row = [], 0
-    for summary in summaries:
-        bad = None if summary.bad is None else (summary.bad[0] + row, *summary.bad[1:])
-        zero = None if summary.zero is None else (summary.zero[0] + row, summary.zero[1])
-        placed.append(replace(summary, bad=bad, zero=zero))
-        row += summary.shape[0]
-    return placed
-
-
 def _check(summaries: list[Summary], X: da.Array) -> None:
     for i, (summary, size) in enumerate(zip(summaries, X.chunks[0], strict=True)):
         if summary.shape != (size, X.shape[1]):
@@ -178,9 +165,12 @@ def _check(summaries: list[Summary], X: da.Array) -> None:
                 f"Block {i} of X has shape {summary.shape}, but its chunks say {(size, X.shape[1])}: "
                 "give the true chunks where the array is made."
             )
-    for summary in _placed(summaries):
+    first = 0
+    for summary in summaries:
         if summary.bad is not None:
-            raise refusal(*summary.bad, "NMF")
+            i, j, value = summary.bad
+            raise refusal(first + i, j, value, "NMF")
+        first += summary.shape[0]
 
 
 def _scratch() -> Scratch | None:

@@ -15,10 +15,11 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from drnmf.backends.base import Ask, Data, Observed, OfData, Starts, Sweep
+from drnmf.backends.base import Ask, Data, Layer, Observed, OfData, Starts, Sweep
 from drnmf.backends.dask import cluster
 from drnmf.backends.dask.holders import RowFiles, Scratch, WeighedRows, load_rows, unread
 from drnmf.backends.dask.nodes import (
+    Holder,
     Kept,
     Node,
     OwnRows,
@@ -35,7 +36,7 @@ from drnmf.backends.dask.partial_sums import PartedRows, SomeEntries, SweepColum
 from drnmf.backends.dask.space import ColumnSpace, Factor, RowSpace
 from drnmf.backends.entries import combined
 from drnmf.backends.observed import Ones
-from drnmf.backends.weighted import Columns, Tally
+from drnmf.backends.weighted import Columns, Tally, Weighted
 from drnmf.losses.base import Omega
 from drnmf.losses.part import over_blocks
 from drnmf.numerics import Array, Indices, Precision, Vector
@@ -50,7 +51,6 @@ class Blocks:
     in_memory : X stays with the workers; else it is read from its source in every sweep
     assignment : the worker of each block, as long as it lives
     scratch : where W goes now and then, so that lost workers cost little; None where there are no workers
-    zero_at : position of the first zero of X, for the error that names it
     traffic : bytes moved so far
     types : dataclasses that states of the rules may hold
     count : how many entries are observed
@@ -70,7 +70,6 @@ class Blocks:
     assignment: cluster.Assignment
     scratch: Scratch | None
     save_every: int
-    zero_at: tuple[int, int] | None
     traffic: cluster.Traffic = field(default_factory=cluster.Traffic)
     types: dict[str, type] = field(default_factory=dict)
     count: int = 0
@@ -116,7 +115,6 @@ class Blocks:
             holders=kept,
             mean=tally.mean * self.scale if mean is None else mean,
             zeros=tally.zeros,
-            zero_at=None,
             count=tally.count,
             observed=Ones(self.shape),
             traffic=cluster.Traffic(),
@@ -148,7 +146,6 @@ class Blocks:
             sizes=sizes,
             columns=columns,
             zeros=tally.zeros,
-            zero_at=None,
             assignment=self.assignment.within(some),
             traffic=cluster.Traffic(),
             count=tally.count,
@@ -252,14 +249,6 @@ class Blocks:
         W = Factor(self, Node(None, stored=Stored(tuples, 0)), rank, transposed=True)
         return W, np.maximum(H * root, floor).astype(self.dtype)
 
-    def first_zero(self) -> tuple[int, int]:
-        if self.zero_at is not None:
-            return self.zero_at
-        first = np.cumsum([0, *self.sizes]).tolist()
-        places = [place for place in zip(first, self.collect(_first_zero), strict=False) if place[1] is not None]
-        start, (i, j) = places[0]
-        return start + i, j
-
     @property
     def starts(self) -> Self:
         return self
@@ -321,10 +310,6 @@ class Transposed(OfData):
         ask = ask if self.observed is None else replace(ask, observed=self.observed)
         return _promise(Node(SweepRows(ask), H, Shared(W.T), OwnRows(), keep="unless used"))
 
-    def first_zero(self) -> tuple[int, int]:
-        i, j = self.data.first_zero()
-        return j, i
-
     @property
     def starts(self) -> Self:
         return self
@@ -377,41 +362,37 @@ def _column(j: int, data: Starts) -> Vector:
     return data.column(j)
 
 
-def _row(holder: Any, i: int, scale: float) -> Vector:
-    return holder.data(1.0, scale).T.column(i)
+def _row(holder: Holder, i: int, scale: float) -> Vector:
+    return holder.data(1.0, scale).T.starts.column(i)
 
 
 def _dot(data: Starts, B: Array) -> Array:
     return data.dot(B)
 
 
-def _dot_transposed(data: Any, A: Array) -> Array:
-    return data.T.dot(np.ascontiguousarray(A.T))
+def _dot_transposed(data: Data, A: Array) -> Array:
+    return data.T.starts.dot(np.ascontiguousarray(A.T))
 
 
 def _squared_norms(data: Starts) -> Vector:
     return data.squared_norms()
 
 
-def _row_digests(data: Any) -> bytes:
+def _row_digests(data: Layer) -> bytes:
     return b"".join(data.row_digests())
 
 
-def _tally(holder: Any) -> tuple[Tally]:
+def _tally(holder: WeighedRows | SomeEntries) -> tuple[Tally]:
     return (holder.tally,)
 
 
-def _first_zero(data: Data) -> tuple[int, int] | None:
-    return data.first_zero() if data.zeros else None
-
-
-def _weights_digest(data: Any) -> bytes:
+def _weights_digest(data: Weighted) -> bytes:
     return data.observed.digest().encode()
 
 
-def _held_out_columns(omega: Omega, data: Any, A: Array, H: Array) -> Columns:
+def _held_out_columns(omega: Omega, data: Weighted, A: Array, H: Array) -> Columns:
     return data.held_out_columns(A.T, H, omega)
 
 
-def _row_norms(data: Any) -> Vector:
-    return data.T.squared_norms()
+def _row_norms(data: Data) -> Vector:
+    return data.T.starts.squared_norms()

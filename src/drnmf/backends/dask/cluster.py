@@ -127,7 +127,7 @@ class Assignment:
         spread = [self._workers[i * len(self._workers) // count] for i in range(count)]
         self._worker = [next(iter(holders.get(key, ())), there) for key, there in zip(keys, spread, strict=True)]
 
-    def at(self, block: int) -> AbstractContextManager[Any]:
+    def at(self, block: int) -> AbstractContextManager[object]:
         """Tasks made inside are for the worker of this block."""
         if not self._worker:
             return nullcontext()

@@ -28,8 +28,8 @@ import scipy.sparse as sp
 from dask.core import flatten
 
 from drnmf.backends.base import Data, Observed
-from drnmf.backends.dask.nodes import Kept, arrays_in
-from drnmf.backends.entries import check_structure, first_bad_entry, first_zero, is_sound
+from drnmf.backends.dask.nodes import Holder, Kept, arrays_in
+from drnmf.backends.entries import check_structure, first_bad_entry, is_sound
 from drnmf.backends.host import open_data
 from drnmf.backends.observed import Ones, weigh
 from drnmf.backends.weighted import Weighted
@@ -38,7 +38,7 @@ from drnmf.numerics import Entries, Precision
 from drnmf.trees import pack, unpack
 
 
-def usable(X: Entries, dtype: Any) -> Any:
+def usable(X: Entries, dtype: Any) -> Entries:
     """A block as the core takes it: a plain array or SciPy sparse rows, in the dtype of the fit."""
     if sp.issparse(X):
         check_structure(X)
@@ -72,7 +72,7 @@ class OutOfCore:
     def __init__(self, graph: Mapping[object, object], key: object, dtype: Precision):
         self.graph, self.key, self.dtype = graph, key, dtype
 
-    def read(self) -> Any:
+    def read(self) -> Entries:
         return usable(dask.get(self.graph, self.key), self.dtype)
 
     def data(self, mean: float, scale: float) -> Data:
@@ -82,7 +82,7 @@ class OutOfCore:
 class WeighedRows:
     """A block under its rows of the weights; it is weighed again whenever it is read where it does not stay."""
 
-    def __init__(self, holder: Any, observed: Observed, in_memory: bool):
+    def __init__(self, holder: Holder, observed: Observed, in_memory: bool):
         self.holder, self.observed = holder, observed
         data: Any = weigh(holder.data(1.0, 1.0), observed.placed(_read))
         self._data = data if isinstance(data, Weighted) else data.weigh(Ones(data.shape), None)
@@ -94,8 +94,7 @@ class WeighedRows:
         if self._data is not None:
             data = self._data = scaled_to(self._data, scale)
             return data.with_mean(mean)
-        block: Any = self.holder.data(mean, scale)
-        return block.weigh(self.observed.placed(_read), mean)
+        return self.holder.data(mean, scale).weigh(self.observed.placed(_read), mean)
 
     def __sizeof__(self) -> int:
         return sys.getsizeof(self.holder) + sum(array.nbytes for array in arrays_in(self.observed))
@@ -124,7 +123,7 @@ class Summary:
     """What one look at a block tells.
 
     missing : how many entries are NaN
-    bad, zero : position (and value) of the first entry that is not >= 0 and finite, and of the first zero
+    bad : position and value of the first entry that is not >= 0 and finite
     """
 
     shape: tuple[int, ...]
@@ -133,7 +132,6 @@ class Summary:
     missing: int
     nbytes: int
     bad: tuple[int, int, float] | None
-    zero: tuple[int, int] | None
 
 
 def hold(X: Entries, dtype: object) -> tuple[InMemory | None, Summary]:
@@ -152,15 +150,15 @@ def look(holder: OutOfCore) -> Summary:
 
 def _refused(X: Entries) -> Summary:
     bad = first_bad_entry(X, gaps=True) if X.ndim == 2 else None
-    return Summary(X.shape, np.nan, 0, 0, 0, bad, None)
+    return Summary(X.shape, np.nan, 0, 0, 0, bad)
 
 
 def _summary(X: Entries, holder: InMemory) -> Summary:
     data = holder.data(1.0, 1.0)
     values = X.data if sp.issparse(X) else X
-    zero, missing = first_zero(X) if data.zeros else None, X.shape[0] * X.shape[1] - data.count
+    missing = X.shape[0] * X.shape[1] - data.count
     total = float(values.sum(dtype=np.float64, where=~np.isnan(values)) if missing else values.sum(dtype=np.float64))
-    return Summary(X.shape, total, data.zeros, missing, holder.__sizeof__(), None, zero)
+    return Summary(X.shape, total, data.zeros, missing, holder.__sizeof__(), None)
 
 
 class Scratch:

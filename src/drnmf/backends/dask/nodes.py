@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -100,7 +100,7 @@ class Kept:
     def __init__(self, values: tuple[object, ...]):
         self.values = values
 
-    def __getitem__(self, position: int) -> Any:
+    def __getitem__(self, position: int) -> object:
         return self.values[position]
 
     def __sizeof__(self) -> int:
@@ -128,7 +128,7 @@ class Call:
 
     function: Callable[..., object]
 
-    def __call__(self, data: Data, *arguments: object) -> Any:
+    def __call__(self, data: Data, *arguments: object) -> object:
         return self.function(*arguments)
 
 
@@ -137,6 +137,14 @@ class Slot:
 
     def __init__(self, kind: str, index: int, position: int = 0, key: int | str | None = None):
         self.kind, self.index, self.position, self.key = kind, index, position, key
+
+
+class Holder(Protocol):
+    """A block of X in the memory of a worker, or what reads one there."""
+
+    def data(self, mean: float, scale: float) -> Data:
+        """Return its rows behind a backend, times a scale, with the mean that floors refer to."""
+        ...
 
 
 class Program:
@@ -148,7 +156,7 @@ class Program:
     def __init__(self, unit: Unit, steps: list[tuple[Operation, Any]], keep: list[int], send: list[Any]):
         self.unit, self.steps, self.keep, self.send = unit, steps, keep, send
 
-    def run(self, block: Any, rows: slice, shared: Sequence[Array], stored: Sequence[Any]) -> tuple[Kept, Any]:
+    def run(self, block: Holder, rows: slice, shared: Sequence[Array], stored: Sequence[Any]) -> tuple[Kept, Any]:
         """Compute (values that stay, values that go up) of one block, which holds these rows of X."""
         data, answers = block.data(*self.unit), list[Any]()
 
@@ -183,7 +191,7 @@ class Plan:
         return sum(array.nbytes for array in self.shared)
 
 
-def plan(unit: Unit, wanted: Sequence[tuple[Placed, Callable[[Any], Any]]]) -> Plan:
+def plan(unit: Unit, wanted: Sequence[tuple[Placed, Callable[[Any], object]]]) -> Plan:
     """Make the program that computes the wanted values and hands up what `pack` makes of each."""
     order: list[Node] = []
     used: set[int] = set()
@@ -198,7 +206,7 @@ def plan(unit: Unit, wanted: Sequence[tuple[Placed, Callable[[Any], Any]]]) -> P
 
     for placed, _ in wanted:
         visit(placed.node)
-    shared: dict[Any, tuple[int, Array]] = {}
+    shared: dict[object, tuple[int, Array]] = {}
     stored: dict[int, tuple[int, Stored]] = {}
     number = {id(node): i for i, node in enumerate(order)}
 
@@ -223,7 +231,12 @@ def plan(unit: Unit, wanted: Sequence[tuple[Placed, Callable[[Any], Any]]]) -> P
 
 
 def run_block(
-    program: Program, block: Any, rows: slice, shared: Sequence[Array], stored: Sequence[object], save: Any
+    program: Program,
+    block: Holder,
+    rows: slice,
+    shared: Sequence[Array],
+    stored: Sequence[object],
+    save: Callable[[tuple[object, ...]], None] | None,
 ) -> tuple[object, object]:
     """Run the task of one block. `save` writes what stays to a file before anybody sees it."""
     with single_blas():

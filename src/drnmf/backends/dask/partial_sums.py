@@ -17,6 +17,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from drnmf.backends.base import EVERY, Ask, Data, Sweep
+from drnmf.backends.dask.nodes import Holder
 from drnmf.backends.observed import Ones, weigh
 from drnmf.backends.parted import Parted, Piece
 from drnmf.backends.weighted import Sums, Tally, Weighted
@@ -156,7 +157,7 @@ def part_of(data: Any, at: Indices, across: bool) -> Data:
 class SomeEntries:
     """What a block has of a part alone; taken out of the block again whenever that is read from its source."""
 
-    def __init__(self, holder: Any, place: Place, in_memory: bool):
+    def __init__(self, holder: Holder, place: Place, in_memory: bool):
         self.holder, self.place = holder, place
         data: Any = self._taken(1.0, 1.0)
         self.tally: Tally = data.tally if isinstance(data, Weighted) else data.tally(data.observed or Ones(data.shape))
@@ -181,7 +182,7 @@ class SomeEntries:
 class PartedRows(SomeEntries):
     """A block that answers for its share of every part; it has none of some."""
 
-    def __init__(self, holder: Any, places: Sequence[Place], in_memory: bool):
+    def __init__(self, holder: Holder, places: Sequence[Place], in_memory: bool):
         self.holder, self.places = holder, places
         self._kept, self._keeps = None, in_memory
 

@@ -104,10 +104,10 @@ class RowSpace(BlockSpace):
         """Bring the states of all blocks together: they differ in their arrays alone."""
         return map_leaves(_joined, *self.data.collect(_first, state)) if isinstance(state, Factor) else state
 
-    def split(self, whole: Any) -> Any:
+    def split(self, whole: object) -> Any:
         """Give every block its columns of the arrays; numbers are the same for all."""
 
-        def part(leaf: object, block: int) -> Any:
+        def part(leaf: object, block: int) -> object:
             return self._parts(leaf.values)[block] if isinstance(leaf, Elsewhere) else leaf
 
         blocks = range(len(self.data.sizes))
@@ -147,7 +147,7 @@ def _without_data(function: Callable[..., object], data: object, *arguments: obj
     return function(*arguments)
 
 
-def _joined(*parts: Array) -> Any:
+def _joined(*parts: Array) -> object:
     return Elsewhere(np.concatenate(parts, axis=-1)) if isinstance(parts[0], np.ndarray) else parts[0]
 
 

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from drnmf.backends.base import Ask, InOnePiece, Sweep
-from drnmf.backends.entries import combined, dense_rows, first_zero, row_blocks
+from drnmf.backends.entries import combined, dense_rows, row_blocks
 from drnmf.backends.tiles import sweep_tiles, tiles_of
 from drnmf.backends.weighted import Unweighted, UnweightedDense
 from drnmf.numerics import Array, Precision, Vector
@@ -109,9 +109,6 @@ class DenseMatrix(HostMatrix, UnweightedDense):
     def tile(self, columns: slice) -> Array:
         tile = self.X[:, columns]
         return tile if self.scale == 1.0 else tile * self.scale
-
-    def first_zero(self) -> tuple[int, int]:
-        return first_zero(self.X)
 
     def row_digests(self) -> Iterator[bytes]:
         return dense_rows(self.X)

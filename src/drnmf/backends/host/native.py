@@ -16,7 +16,7 @@ import numpy as np
 import threadpoolctl
 
 from drnmf import _core
-from drnmf.backends.base import Ask, Descending, Sweep, check_shapes, zero_of
+from drnmf.backends.base import Ask, Descending, Ranges, Sweep, check_shapes, zero_of
 from drnmf.backends.host.dense import DenseMatrix, mean_of, moments
 from drnmf.backends.host.sparse import SparseMatrix
 from drnmf.backends.observed import Pieces, pieces
@@ -158,16 +158,18 @@ class _Pass(NamedTuple):
     losses: Vector
 
     @classmethod
-    def of(cls, data: NativeDense | NativeSparse, W: Array, H: Array, ask: Ask, scale: float = 1.0) -> _Pass:
-        """Make the arguments ready, and allocate the outputs."""
+    def of(
+        cls, data: NativeDense | NativeSparse, W: Array, H: Array, ask: Ask, scale: float = 1.0, parts: int = 1
+    ) -> _Pass:
+        """Make the arguments ready, and allocate the outputs, for each of several parts of the rows."""
         check_shapes(data.shape, W, H, ask)
         (_, n), r, dtype = data.shape, H.shape[0], data.dtype
-        slots, shared = ask.slots, ask.shared is not None
+        slots, shared = ask.slots * parts, ask.shared is not None
         alone = shared and len(ask.omega) == 1
         N = _room(ask.into, "N", (slots, r, n), dtype)
         P = _room(ask.into, "P", (0 if alone else slots, r, n), dtype)
         Q = _room(ask.into, "Q", (0 if alone or ask.curvature is None else r * (r + 1) // 2, n), dtype)
-        gram = np.empty((r, r) if shared else (0, 0))
+        gram = np.empty((parts * r, r) if shared else (0, 0))
         losses = np.array([np.nan] * len(ask.omega))
         left, right = np.ascontiguousarray(W.T, dtype), np.ascontiguousarray(H, dtype)
         return cls(left, right, _native_ask(data, ask, scale), N, P, Q, gram, losses)
@@ -264,6 +266,32 @@ class NativeDense(DenseMatrix):
         if not ask.empty:
             _core.sweep_dense(self.X, *made, self.memory, _weights(ask, self.dtype), _spare(ask, W))
         return made.answer(ask)
+
+    def takes(self, loss: Loss) -> bool:
+        """Tell whether `sweep_parts` answers for a loss."""
+        return type(loss) in KERNELS
+
+    def sweep_parts(self, W: Array, H: Array, ask: Ask, parts: Ranges) -> Sweep:
+        """Sweep parts that are side by side, each of which answers for itself, in one pass.
+
+        Parameters
+        ----------
+        W, H : (m, r) and (r, n)
+        ask : one loss, its parts separate; no weights
+        parts : which
+
+        Returns
+        -------
+        sweep : losses (p,); of parts of rows N and P (p, r, n) and gram (p, r, r). Q of all under the coefficients
+        """
+        p, of_rows = len(parts.squared_norms), 1 if parts.across else len(parts.squared_norms)
+        made = _Pass.of(self, W, H, ask, self.scale, of_rows)._replace(losses=np.full(p, np.nan))
+        apart = parts.bounds, parts.across, parts.coefficients.tolist(), parts.squared_norms.tolist()
+        _core.sweep_parts(self.X, *made, self.memory, *apart)
+        found = made.answer(ask)
+        if found.gram is None or parts.across:
+            return found
+        return replace(found, gram=found.gram.reshape(p, *found.gram.shape[1:] * 2))
 
     @property
     def arrays(self) -> list[Array]:

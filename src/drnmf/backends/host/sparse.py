@@ -11,7 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from drnmf.backends.base import Ask, Data, Observed, Sweep
-from drnmf.backends.entries import first_zero, sparse_rows
+from drnmf.backends.entries import sparse_rows
 from drnmf.backends.host.dense import HostMatrix
 from drnmf.backends.host.stored import (
     StoredOnly,
@@ -96,9 +96,6 @@ class SparseMatrix(HostMatrix, UnweightedSparse):
 
     def tile(self, columns: slice) -> Array:
         return self.by_column[:, columns].toarray()
-
-    def first_zero(self) -> tuple[int, int]:
-        return first_zero(self.by_column)
 
     def row_digests(self) -> Iterator[bytes]:
         return sparse_rows(self.by_row.data, self.by_row.indices, self.by_row.indptr, self.shape[1], self.scale)

@@ -23,7 +23,7 @@ from drnmf.backends.observed import Pieces, Stored
 from drnmf.backends.tiles import shared_curvature
 from drnmf.backends.weighted import Tally
 from drnmf.losses.base import Loss
-from drnmf.numerics import Array, Indices, Precision, Vector, model_floor, power_ceiling
+from drnmf.numerics import Array, Indices, Maybe, Precision, Vector, model_floor, power_ceiling
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +53,7 @@ def kept_weights(X: sp.sparray, observed: Stored, known: Array | None) -> Array 
     return None if bool((weights == 1).all()) else weights
 
 
-def _columns(X: sp.sparray) -> Any:
+def _columns(X: sp.sparray) -> Indices:
     return np.repeat(np.arange(X.shape[1]), np.diff(X.indptr))
 
 
@@ -133,7 +133,7 @@ class StoredSweep:
     data: Any
     W: Array
     H: Array
-    M: Any
+    M: Maybe
 
     def sweep(self, ask: Ask) -> Sweep:
         H, dtype, V = self.H, self.H.dtype, self._model()

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from drnmf.backends.base import Ask, Sweep, check_shapes, zero_of
-from drnmf.backends.entries import combined, dense_rows, first_zero, row_blocks
+from drnmf.backends.entries import combined, dense_rows, row_blocks
 from drnmf.backends.observed import pieces
 from drnmf.backends.tiles import sweep_tiles
 from drnmf.backends.torch.kernels import kernels_of, takes
@@ -176,9 +176,6 @@ class TorchDense(OnTorch, UnweightedDense):
     def tile(self, columns: slice) -> Tensor:
         # also by one: products of a copy and of a view need not have the same bits
         return self.X[:, columns].to(self.working) * self.scale
-
-    def first_zero(self) -> tuple[int, int]:
-        return first_zero(self.X)
 
 
 def with_curvature(data: Any, W: Tensor, H: Tensor, ask: Ask, sweep: Sweep) -> Sweep:

@@ -246,12 +246,6 @@ class TorchSparse(OnTorch, UnweightedSparse):
             out.append(torch.segment_reduce(products, "sum", offsets=ends, initial=0, axis=0))
         return torch.cat(out).T.contiguous()
 
-    def first_zero(self) -> tuple[int, int]:
-        """Find the first row that is not full, and its first gap."""
-        row = int(np.argmax(np.diff(self.by_row.ends) < self.shape[1]))
-        nonzero = self.by_row.indices[int(self.by_row.ends[row]) : int(self.by_row.ends[row + 1])].cpu().numpy()
-        return row, int(np.setdiff1d(np.arange(self.shape[1]), nonzero)[0])
-
     def tile(self, columns: slice) -> Tensor:
         J = columns
         first, last = int(self.by_column.ends[J.start]), int(self.by_column.ends[J.stop])

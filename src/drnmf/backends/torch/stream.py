@@ -137,9 +137,6 @@ class TorchStreamed(OnTorch, UnweightedDense):
         """This side as a matrix on the host."""
         return TorchDense(self._side(), self.mean, self.zeros, scale=self.scale)
 
-    def first_zero(self) -> tuple[int, int]:
-        return self._whole().first_zero()
-
     def column(self, j: int) -> Vector:
         return self._whole().column(j)
 

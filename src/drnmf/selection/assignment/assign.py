@@ -21,7 +21,7 @@ from drnmf.problem.device import place
 from drnmf.problem.problem import Problem
 from drnmf.problem.receive import refuse_signed
 from drnmf.problem.units import mean_of
-from drnmf.problem.weights import Reading
+from drnmf.problem.weights import Reading, reading_of
 from drnmf.selection.assignment.noise import Judged, KnownComponents, Seen, noise_of, some_rows
 from drnmf.selection.assignment.supports import Supports
 from drnmf.selection.entries import bound, counted, facts_of
@@ -29,7 +29,7 @@ from drnmf.selection.folds import mask_seed
 from drnmf.selection.likelihood.masses import KnownNoise
 from drnmf.selection.matching import aligned, as_components
 from drnmf.solve.encode import Encoder
-from drnmf.solve.settings import asked_losses, check_model, reading_of, terms_of
+from drnmf.solve.settings import asked_losses, check_model, terms_of
 
 FUNCTION = "assign"
 

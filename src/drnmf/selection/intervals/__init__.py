@@ -14,11 +14,12 @@ from drnmf.parameters.fields import check_integer, check_number
 from drnmf.parameters.solver import as_solver
 from drnmf.problem.device import as_numpy, place
 from drnmf.problem.problem import Problem
+from drnmf.problem.weights import reading_of
 from drnmf.selection.entries import bound
 from drnmf.selection.intervals.bars import DRAWS, LEAST_DRAWS, TRUTHS, Draws, Intervals, error_bars
 from drnmf.selection.intervals.refits import Refits
 from drnmf.solve.runner import Runner
-from drnmf.solve.settings import check_model, jobs_of, reading_of
+from drnmf.solve.settings import check_model, jobs_of
 
 
 def intervals(

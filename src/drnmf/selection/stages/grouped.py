@@ -16,6 +16,7 @@ from drnmf.numerics import Vector
 from drnmf.parameters.common import Parameters
 from drnmf.parameters.solver import as_solver
 from drnmf.problem.device import as_numpy
+from drnmf.problem.weights import reading_of
 from drnmf.selection.asked import Asked, AskedOfGroup, SearchResult
 from drnmf.selection.assignment.assign import assign, assigned_in_time, encoded, opened, settled, supports_of
 from drnmf.selection.assignment.supports import Places
@@ -23,7 +24,7 @@ from drnmf.selection.matching import shares
 from drnmf.selection.stages.groups import LEAST_ROWS, OVERALL, Asking, Merged, groups_of, told_apart
 from drnmf.selection.stages.residuals import residuals
 from drnmf.selection.stages.stages import REDRAWN_RUNS
-from drnmf.solve.settings import asked_losses, reading_of
+from drnmf.solve.settings import asked_losses
 
 FOR_ALL = 0.4
 """Part of a limit on time that is for the search over all rows."""

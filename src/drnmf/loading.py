@@ -1,0 +1,44 @@
+"""Modules imported once they are asked for: public names of a package, what a table places, optional packages."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from importlib import import_module
+from types import ModuleType
+from typing import Any
+
+
+def lazily(package: str, names: Mapping[str, Iterable[str]]) -> Callable[[str], object]:
+    """Make the `__getattr__` of a package that loads a public name, listed under its module, when it is first used.
+
+    `drnmf --help` imports the package, and need not wait for SciPy and scikit-learn.
+    """
+    module_of = {name: module for module, public in names.items() for name in public}
+
+    def load(name: str) -> object:
+        if name not in module_of:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        value = getattr(import_module(f"{package}.{module_of[name]}"), name)
+        setattr(sys.modules[package], name, value)
+        return value
+
+    return load
+
+
+def load(place: str) -> Any:
+    """Import what stands at a place, "module:name".
+
+    >>> load("drnmf.runs.schema:SUMMARY")
+    'summary.json'
+    """
+    module, _, name = place.partition(":")
+    return getattr(import_module(module), name)
+
+
+def needs(module: str, extra: str, purpose: str = "to read this") -> ModuleType:
+    """Import an optional library, or say what it is needed for and how to get it."""
+    try:
+        return import_module(module)
+    except (ImportError, OSError) as error:  # OSError: soundfile is there, libsndfile is not
+        raise ImportError(f"{module} is needed {purpose} ({error}): pip install 'drnmf[{extra}]'.") from None
