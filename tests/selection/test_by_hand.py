@@ -30,7 +30,9 @@ from drnmf.selection.choose import (
     candidates,
     clearly_worse,
     differences,
+    doubt,
     overdispersed,
+    undecided,
     why_rank,
 )
 from drnmf.selection.entries import Facts, facts_of
@@ -185,6 +187,34 @@ def test_uncertainties_that_hold_leave_no_wider_noise():
         known = [replace(one, scores=replace(each, factor=factor)) for one, each in zip(ranks, many, strict=True)]
         assert best_rank(known).rank == chosen
         assert ("scatter 2 times as far as their uncertainties say" in why_rank(known)) == (factor == 2.0)
+
+
+def test_ranks_that_nothing_tells_apart_are_said_to_be_uncertain():
+    """Neither held-out entries nor stability decide; where uncertainties are too small more runs are asked."""
+    alone = tried_at(2, -9.0, stability=[1.0, 1.0])
+    near = [tried_at(rank, -1.0, spread=0.1 * rank, stability=rank * [0.5]) for rank in (3, 4, 5)]
+    (said,) = doubt([alone, *near])
+    assert said.startswith("The rank is uncertain, between 3 and 5: ")
+    assert not doubt([alone])
+    assert not doubt([replace(one, stability=np.ones(one.rank)) for one in near])
+    for factor, wanted in ((2.0, True), (1.1, False), (math.nan, False)):
+        known = [replace(one, scores=replace(one.scores, factor=factor)) for one in (alone, *near)]
+        assert undecided(known) == wanted
+        assert not undecided(known[:2])
+    assert not undecided([tried_at(2, None, 300.0), tried_at(3, None, 299.0)])
+
+
+def test_of_uncertainties_that_are_all_too_small_those_that_others_exceed_are_out():
+    """Halved uncertainties double every factor, and must not change which rank is taken."""
+    ranks = [tried_at(3, -1.0, stability=3 * [1.0]), tried_at(6, -1.1, spread=1.0, stability=6 * [0.8])]
+    for factors, chosen in (((4.9, 1.9), 6), ((2.2, 1.9), 3), ((math.nan, math.nan), 3)):
+        known = [
+            replace(one, scores=replace(one.scores, factor=factor)) for one, factor in zip(ranks, factors, strict=True)
+        ]
+        assert best_rank(known).rank == chosen
+        assert ("at rank 3, but scatter farther there, and are not clearly worse at 6." in why_rank(known)) == (
+            chosen == 6
+        )
 
 
 def test_a_rank_that_meets_uncertainties_beats_those_that_call_structure_noise():

@@ -155,10 +155,29 @@ def test_a_pile_is_seen_where_readings_were_clipped():
     assert grid_of(rng.poisson(0.1, 5000).astype(float)).top is None
 
 
+def base_of(x):
+    """What row and column sums predict."""
+    (m, n), sums = x.shape, (x.sum(axis=1), x.sum(axis=0))
+    every = np.full(m, float(n)), np.full(n, float(m))
+    return base_means(*sums, every, (sums[0] > 0, sums[1] > 0), 1.0)
+
+
+@pytest.mark.parametrize("mean", [0.02, 3.0])
+def test_what_row_and_column_sums_predict_adds_up(mean):
+    """One count more in every row and column of a sparse table would be half as much again."""
+    x = np.random.default_rng(0).poisson(mean, (90, 70)).astype(float)
+    rows, columns = np.indices(x.shape)
+    base = base_of(x)(rows, columns)
+    used = np.outer(x.any(axis=1), x.any(axis=0))
+    assert base[used].sum() == pytest.approx(x.sum())
+    more = base_of(np.pad(x, ((0, 9), (0, 5))))(rows, columns)
+    np.testing.assert_allclose(more[used], base[used], rtol=1e-12)
+
+
 def held_entries(rng, mu, x):
     m, n = mu.shape
     rows, columns = (axis.ravel() for axis in np.indices((m, n)))
-    base = base_means(x.sum(axis=1), x.sum(axis=0), (np.full(m, float(n)), np.full(n, float(m))), 1.0)
+    base = base_of(x)
     return HeldEntries(
         x.ravel(), mu.ravel(), base(rows, columns), np.ones(m * n), rows, columns, rng.random(m * n) < 0.5
     )

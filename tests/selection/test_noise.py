@@ -94,6 +94,15 @@ def test_sparse_counts_are_poisson(mean):
     assert 1.0 in profile.interval
 
 
+def test_sums_of_few_units_are_not_taken_for_means():
+    """Rows hold four units: their sums, and one unit more for each, were so far off that beta = 1.5 was taken."""
+    rng = np.random.default_rng([7, 120])
+    m, n, r = int(rng.integers(60, 220)), int(rng.integers(50, 160)), int(rng.integers(2, 6))
+    V = rng.gamma(0.5, size=(m, r)) @ rng.gamma(0.5, size=(r, n))
+    profile = noise_profile(BetaNMF(r, random_state=0), rng.poisson(0.03 * V / V.mean()).astype(float))
+    assert (profile.best, profile.counts) == (1.0, True)
+
+
 def test_the_size_of_sparse_counts_is_found():
     rng = np.random.default_rng(5)
     V = low_rank(5, 0.5, (150, 100))

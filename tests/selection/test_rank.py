@@ -10,6 +10,7 @@ from drnmf import BetaNMF, rank_profile
 from drnmf.selection.consensus import come_again
 from drnmf.selection.entries import one_component, twins_of
 from drnmf.selection.rank import check_ranks
+from drnmf.selection.stages.stages import Stages
 from drnmf.synthetic import planted
 
 QUICK = {"max_iter": 200, "n_init": 1, "random_state": 0}
@@ -185,6 +186,24 @@ def _of_single_species(seed: int) -> tuple[np.ndarray, np.ndarray]:
     V = rng.lognormal(size=(200, 6)) @ (H / H.sum(axis=1, keepdims=True))
     U = 0.1 * V + 0.05 * V.mean(axis=0)
     return np.maximum(V + U * rng.normal(size=V.shape), 0.0), U
+
+
+@pytest.mark.parametrize("part", [1.0, 0.4])
+def test_more_runs_judge_where_uncertainties_are_too_small(part, monkeypatch):
+    """Nothing then says how sure a gain is but what the fits of a few masks happen to predict."""
+    rng, asked, judged = np.random.default_rng(0), [], Stages._judged
+
+    def seen(self, pool, rank, runs):
+        asked.append(len(runs))
+        return judged(self, pool, rank, runs)
+
+    monkeypatch.setattr(Stages, "_judged", seen)
+    V = rng.gamma(0.5, size=(40, 3)) @ rng.gamma(0.5, size=(3, 15))
+    U = 0.5 * V + 0.3 * V.mean()
+    X = np.maximum(V + U * rng.normal(size=V.shape), 0.0)
+    found = rank_profile(BetaNMF(beta=2, **QUICK), X, ranks=(2, 3), n_masks=2, uncertainty=part * U)
+    assert asked == ([2, 2] if part == 1.0 else [2, 2, 8, 8])
+    assert any("scatter" in note for note in found.notes) == (part < 1.0)
 
 
 @pytest.mark.slow

@@ -63,7 +63,7 @@ _NOT_HERE = ("sum_to_one", "fixed", "device", "policy", "inner_iter", "precision
 Threshold = Annotated[float, typer.Option("--threshold", min=-1, max=1, help="Stability that a component needs.")]
 
 Level = Annotated[
-    float, typer.Option("--level", min=0, max=0.999, help="What intervals are to cover; 0 finds none, and is quicker.")
+    float, typer.Option("--level", help="What intervals are to cover, 0.9 for 90 %; 0 finds none, and is quicker.")
 ]
 
 

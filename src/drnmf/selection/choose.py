@@ -37,7 +37,7 @@ CLEARLY = 2.0
 """Standard errors by which a candidate is clearly worse than the best."""
 
 AS_SAID = 1.2
-"""Factor up to which entries scatter about the best fit as their uncertainties say."""
+"""Factor up to which entries scatter about a fit as their uncertainties say, or as about another fit."""
 
 NEUTRAL = 2.0 / 3.0
 """Stability at which a component speaks neither for its rank nor against it."""
@@ -241,7 +241,8 @@ def near_best(tried: Sequence[Tried]) -> list[Tried]:
     Splits of components come again in runs that start alike, so that stability favours what is too large (28 instead of
     19 on one of the catalogues): more components than predict best need the better evidence. Where uncertainties are
     known and entries scatter as they say, a gain of PROOF in log-mass settles it: no noise is left that could be wider.
-    Ranks at which entries scatter farther are out there: they take for noise what others explain.
+    Ranks at which entries scatter farther are out there: they take for noise what others explain. Where all
+    uncertainties are too small that is asked of the ranks that predict about as well, whatever the unit of these is.
     """
     tried = _as_said(tried)
     compared = _compared(tried)
@@ -251,7 +252,25 @@ def near_best(tried: Sequence[Tried]) -> list[Tried]:
     most = _per_entry(PROOF, best) if best.factor <= AS_SAID else math.inf
     far = zip(tried, compared.differences, compared.errors, strict=True)
     errors = {True: CLEARLY, False: 1.0}
-    return [one for one, d, e in far if d <= max(min(errors[one.rank < best.rank] * e, most), _negligible(one))]
+    near = [one for one, d, e in far if d <= max(min(errors[one.rank < best.rank] * e, most), _negligible(one))]
+    least = min(one.factor for one in near)
+    return [one for one in near if not one.factor > AS_SAID * least]
+
+
+def undecided(tried: Sequence[Tried]) -> bool:
+    """Tell whether several ranks may be right, and entries scatter farther than uncertainties say at all of them."""
+    return _compared(tried) is not None and min(one.factor for one in tried) > AS_SAID and len(near_best(tried)) > 1
+
+
+def doubt(tried: Sequence[Tried]) -> tuple[str, ...]:
+    """Say that the rank is uncertain, where neither held-out entries nor stability tell some ranks apart."""
+    if _compared(tried) is None or best_rank(tried).merit > 0.0 or len(near := near_best(tried)) < 2:
+        return ()
+    ranks = [one.rank for one in near]
+    return (
+        f"The rank is uncertain, between {min(ranks)} and {max(ranks)}: these predict held-out entries about as well, "
+        "and fewer of their components come again than do not.",
+    )
 
 
 def _as_said(tried: Sequence[Tried]) -> Sequence[Tried]:
@@ -289,16 +308,18 @@ def why_rank(tried: Sequence[Tried]) -> str:
     if compared is None:
         return f"The components of rank {best} are most stable; no entries were held out."
     lowest = tried[compared.best].rank
-    near = [str(one.rank) for one in near_best(tried) if one.rank != lowest]
+    near = [one.rank for one in near_best(tried)]
+    others = ", ".join(str(rank) for rank in near if rank != lowest)
     why = f"Held-out entries are predicted best at rank {lowest}"
     why += ", of those at which they scatter as their uncertainties say" if fewer else ""
     if tried[compared.best].factor > AS_SAID:
         factor = tried[compared.best].factor
         why = f"Entries scatter {factor:.2g} times as far as their uncertainties say, or more. {why}"
-    if not near:
+    if not others:
         return f"{why}."
-    others = f"not clearly worse at {', '.join(near)}"
-    return f"{why}, and {others}; of these the components of rank {best} come again best."
+    but = "and" if lowest in near else "but scatter farther there, and are"
+    why += f", {but} not clearly worse at {others}"
+    return f"{why}; of these the components of rank {best} come again best." if len(near) > 1 else f"{why}."
 
 
 def differences(tried: Sequence[Tried]) -> Rows:

@@ -29,7 +29,7 @@ from drnmf.problem.weights import reading_of
 from drnmf.selection.alpha import decided
 from drnmf.selection.asked import Asked, AskedOfGroup, SearchResult, too_few_runs
 from drnmf.selection.assignment.assign import assigned_in_time, settled, supports_of, within_supports
-from drnmf.selection.choose import Tried
+from drnmf.selection.choose import Tried, doubt
 from drnmf.selection.consensus import Consensus
 from drnmf.selection.entries import ONE_COMPONENT, one_component
 from drnmf.selection.intervals.bars import Intervals
@@ -43,7 +43,15 @@ from drnmf.selection.stages.residuals import residuals
 from drnmf.selection.stages.run_pool import RunPool, Study, draw_seeds
 from drnmf.selection.stages.runs import Run, Store
 from drnmf.selection.stages.schedule import Moment, Schedule, shown
-from drnmf.selection.stages.stages import LEAST_RUNS, REDRAWN_RUNS, Question, Stages, plan
+from drnmf.selection.stages.stages import (
+    LEAST_RUNS,
+    MORE_JUDGES,
+    REDRAWN_RUNS,
+    RUNS_PER_RANK,
+    Question,
+    Stages,
+    plan,
+)
 from drnmf.selection.stages.sure import SURE, Sure
 from drnmf.solve.encode import Encoder
 from drnmf.solve.settings import (
@@ -110,7 +118,7 @@ def search(X: MatrixLike, model: Parameters | None, asked: Asked) -> SearchResul
         schedule.take(sure.planned(work, tried[len(tried) // 2]), _both(show, solver.callback), leftover=(SURE,))
         kept = {"X": study.problem.data.digest(), **_settings(model, asked, tried, losses, seed)}
         with Store(solver.checkpoint, kept) as store:
-            seeds = draw_seeds(seed, max(asked.n_runs, REDRAWN_RUNS))
+            seeds = draw_seeds(seed, max(asked.n_runs, REDRAWN_RUNS, MORE_JUDGES * RUNS_PER_RANK))
             pool = RunPool(study, store, schedule, seeds, jobs_of(model))
             pool, table, noise = stages.settle(pool, bool(auto))
             how = _resampling(asked, pool.study, noise)
@@ -282,7 +290,7 @@ def _assembled(
         max_time=model.max_time,
         resample=study.resample,
         seconds=schedule.seconds,
-        notes=_notes(stages, noise, consensus, ended, study.resample),
+        notes=_notes(stages, noise, table, consensus, ended, study.resample),
         penalties=tuple(term.key for term in terms),
         penalty_path=stages.paths,
         dense=dense,
@@ -314,12 +322,18 @@ _SEEN = {
 
 
 def _notes(
-    stages: Stages, noise: NoiseProfile | None, consensus: Consensus, ended: int, resample: str | None
+    stages: Stages,
+    noise: NoiseProfile | None,
+    table: list[Tried],
+    consensus: Consensus,
+    ended: int,
+    resample: str | None,
 ) -> tuple[str, ...]:
-    """What to say of a discovery: what is missing first."""
+    """What to say of a discovery: what is missing first, then whether the rank is in doubt."""
     why = "Interrupted" if stages.interrupted else "Out of time"
     missing = (f"{why}: {what}." for what in stages.missing)
-    notes = (*missing, *(() if noise is None else noise.notes), *stages.notes, _SEEN[resample])
+    unsure = doubt(table) if stages.larger is None else ()
+    notes = (*missing, *unsure, *(() if noise is None else noise.notes), *stages.notes, _SEEN[resample])
     if ended < LEAST_RUNS:
         return (*notes, too_few_runs(ended))
     if not (consensus.stability >= stages.ask.threshold).any():

@@ -93,8 +93,9 @@ class Fold:
         noise : of the entries
         factors : W and H
         seen : score the entries that the fit has seen instead
-        shrink : compare noises, not fits: with means as far towards those of row and column sums as entries ask for.
-            Of sparse counts a fit is mostly noise, and its error would be taken for that of the entries
+        shrink : compare noises, not fits: with means as far towards those of row and column sums, and then as far
+            towards their mean, as entries ask for. Of sparse counts a fit is mostly noise, and so are sums of a few
+            units: their error would be taken for that of the entries
         """
         at = self._places[1 if seen else 0]
         mu, weight = _means(at, factors), at.weight
@@ -104,6 +105,7 @@ class Fold:
             noise = KnownNoise.of(sd, wider, at.x, at.base)
         elif shrink and at.x.size:
             mu = shrunk(at.x, mu, at.base, weight)
+            mu = shrunk(at.x, mu, np.full(mu.shape, np.average(at.base, weights=weight)), weight)
         found = score(noise, replace(at, mu=mu, weight=weight), self.grid, self.shape)
         return replace(found, factor=found.parameter, parameter=math.nan) if self.known else found
 
@@ -161,7 +163,7 @@ class Fold:
                 weight = np.broadcast_to(weights, tile.shape)[rows, inside].astype(np.float64)
                 part.append((tile[rows, inside], weight, rows, columns.start + inside))
         least = self.grid.unit or self.grid.delta or float(np.min(heights[heights > 0], initial=math.inf)) / n
-        base = base_means(train[0], train[1], (train[2], train[3]), least)
+        base = base_means(train[0], train[1], (train[2], train[3]), (heights > 0, widths > 0), least)
         kept = [_joined(part, heights, widths) for part in (parts if self.mask is not None else parts[::-1])]
         halves = HeldOut(0.5, self.seed + _HALVES).bind(self.shape)
         out, seen = (

@@ -18,7 +18,7 @@ from drnmf.numerics import MatrixLike
 from drnmf.parameters.common import Parameters
 from drnmf.parameters.fields import check_integer
 from drnmf.problem.weights import WeightsLike, reading_of
-from drnmf.selection.choose import Rows, Tried, differences, why_rank
+from drnmf.selection.choose import Rows, Tried, differences, doubt, why_rank
 from drnmf.selection.entries import ONE_COMPONENT, one_component
 from drnmf.selection.folds import HELD_OUT, check_fraction, mask_seed
 from drnmf.selection.noise import NoiseProfile
@@ -26,7 +26,16 @@ from drnmf.selection.stages.ranks import ALL, LADDER, UPWARDS
 from drnmf.selection.stages.run_pool import RunPool, Study, draw_seeds
 from drnmf.selection.stages.runs import Store
 from drnmf.selection.stages.schedule import Schedule
-from drnmf.selection.stages.stages import MOST_RANKS, NOISE, RANKS, REDRAWN_RUNS, RUNS_PER_RANK, Question, Stages
+from drnmf.selection.stages.stages import (
+    MORE_JUDGES,
+    MOST_RANKS,
+    NOISE,
+    RANKS,
+    REDRAWN_RUNS,
+    RUNS_PER_RANK,
+    Question,
+    Stages,
+)
 from drnmf.solve.settings import as_part, asked_losses, check_model, jobs_of, judged_budget
 
 
@@ -83,7 +92,8 @@ def rank_profile(
         two are worse than the best below them by more than two standard errors; None is 2 to 30 on a ladder, and then
         next to the best, as `discover` and ``n_components="auto"`` search
     held_out : share of the entries left out of the fits; 0 compares by BIC alone
-    n_masks : how often entries are held out, other ones each time: the time grows with it, and standard errors fall
+    n_masks : how often entries are held out, other ones each time: the time grows with it, and standard errors fall.
+        Four times as often where uncertainties are too small at every rank and leave several of them
     counts : whether X holds counts, which are drawn from its means: True compares noises of counts alone, False all
         others; None lets the data say
     entry_weight, uncertainty : as in `BetaNMF.fit`; a weight says how often its entry counts, an uncertainty is its
@@ -127,7 +137,7 @@ def profile_ranks(study: Study, ask: Question) -> RankProfile:
         notes.insert(0, ONE_COMPONENT)
     study = replace(study, model=as_part(model), losses=losses or ())
     schedule = Schedule({NOISE: 1.0, RANKS: 1.0}, model.max_time, None)
-    seeds = draw_seeds(mask_seed(model.random_state), max(ask.judges, REDRAWN_RUNS))
+    seeds = draw_seeds(mask_seed(model.random_state), max(MORE_JUDGES * ask.judges, REDRAWN_RUNS))
     stages = Stages(ask, losses, schedule, notes)
     pool = RunPool(study, Store(None, {}), schedule, seeds, jobs_of(model))
     pool, table, noise = stages.settle(pool)
@@ -137,7 +147,8 @@ def profile_ranks(study: Study, ask: Question) -> RankProfile:
         said += (f"Out of time: of the ranks only {', '.join(str(one.rank) for one in table)} were tried.",)
     elif len(table) < len(ask.ranks) and ask.how == UPWARDS:
         said += (f"The search stopped at rank {table[-1].rank}: two smaller ranks were clearly worse than the best.",)
-    return RankProfile(best, judge, _rows(table), noise, (*said, why_rank(table)))
+    unsure = doubt(table) if stages.larger is None else ()
+    return RankProfile(best, judge, _rows(table), noise, (*unsure, *said, why_rank(table)))
 
 
 def _one_loss(betas: object) -> Loss:

@@ -93,17 +93,25 @@ class Scores:
         return float(self.rows.sum() / max(float(self.row_weights.sum()), np.finfo(np.float64).tiny))
 
 
-def base_means(rows: Vector, columns: Vector, counts: tuple[Vector, Vector], least: float) -> Callable[..., Vector]:
-    """Return what sums of training entries predict for an entry: (R_i + u)(C_j + u) / (S + u), per training entry.
+def base_means(
+    rows: Vector, columns: Vector, counts: tuple[Vector, Vector], used: tuple[Chosen, Chosen], least: float
+) -> Callable[..., Vector]:
+    """Return what sums of training entries predict for an entry, per training entry: R'_i C'_j S / (S_R S_C).
+
+    R' = R + u, C' = C + u, so that nothing is predicted as zero, and S_R, S_C are their sums: the sum of all stays S.
+    Of sparse counts a row holds few units, and one more in each would predict half as much again.
 
     Parameters
     ----------
     rows, columns : R and C, sums of the training entries
     counts : how many training entries (or how much weight) each row and column has
+    used : which rows and columns are not all zero
     least : u, or the smallest positive entry
     """
-    heights, widths = rows + least, columns + least
-    level = max(float(counts[0].sum()), 1.0) / (float(rows.sum()) + least)
+    heights, widths = (np.where(some, sums + least, 0.0) for sums, some in zip((rows, columns), used, strict=True))
+    level = max(float(counts[0].sum()), 1.0) * max(float(rows.sum()), least)
+    for sums in (heights, widths):
+        level /= max(float(sums.sum()), np.finfo(np.float64).tiny)
     heights, widths = heights / np.maximum(counts[0], 1.0), widths / np.maximum(counts[1], 1.0)
     return lambda i, j: heights[i] * widths[j] * level
 

@@ -33,7 +33,7 @@ from drnmf.selection.alpha import (
     with_alpha,
     with_path,
 )
-from drnmf.selection.choose import Tried, best_rank, near_best, why_rank
+from drnmf.selection.choose import Tried, best_rank, near_best, undecided, why_rank
 from drnmf.selection.consensus import Consensus, come_again, consensus
 from drnmf.selection.folds import HELD_OUT, too_few_to_hold_out
 from drnmf.selection.likelihood.scores import joined
@@ -58,6 +58,8 @@ from drnmf.solve.settings import terms_of
 
 RUNS_PER_RANK = 4
 """Runs that judge a rank, however many the consensus has: the answer must not depend on those."""
+MORE_JUDGES = 4
+"""How many times as many runs judge the ranks where uncertainties that are too small leave several of them."""
 LOOKS = 2
 """Runs of a rank that say where to read the noise: the first of those that judge it, so that none is made twice."""
 REDRAWN_RUNS = 8
@@ -210,6 +212,7 @@ class Stages:
             table = self._try(Search(judging, RANKS, self.ranks, how, self.ask.judges))
             if not table:
                 raise self._too_short(self.ranks[0])
+            table = self._judged_again(judging, table, how)
         self._look_above(pool, table, profile, coarse)
         return pool, table, profile
 
@@ -329,6 +332,21 @@ class Stages:
             self.ended(search.stage, before, search.finished)
         return search.table
 
+    def _judged_again(self, pool: RunPool, table: list[Tried], how: str) -> list[Tried]:
+        """Judge the ranks by more runs where uncertainties are too small at every rank, and leave several of them.
+
+        Then nothing but the scatter of entries says how sure a gain is, and what single fits predict differs by as
+        much: the answer would follow the seed.
+        """
+        if self._left or self.interrupted or not undecided(table):
+            return table
+        found = self._try(Search(pool, RANKS, self.ranks, how, MORE_JUDGES * self.ask.judges))
+        if self._left is None:
+            return found
+        self._left = None
+        self.missing.append("the ranks that predict about as well were not judged by more runs")
+        return table
+
     def _that_judges(self, pool: RunPool) -> RunPool:
         """The pool whose runs do not see some entries, or see all where X is too small for that."""
         fraction = 0.0 if _too_few(pool.study, self.ranks[0], self.ask.held_out) else self.ask.held_out
@@ -341,7 +359,7 @@ class Stages:
         same_rows = len(fits) == len(runs)  # of a large X every run saw others
         stability = come_again(fits) if same_rows else consensus([run.H for run in runs]).stability
         study = pool.study
-        wanted = not study.fraction or (self.ask.criteria and len(runs) == self.ask.judges)
+        wanted = not study.fraction or (self.ask.criteria and len(runs) >= self.ask.judges)
         one = runs[0] if study.fraction else min(runs, key=lambda run: run.error)  # of other masks losses are others
         criterion = study.criterion(one, pool.seeds[0]) if wanted and fits else math.nan
         error = min(run.error for run in runs)
