@@ -59,7 +59,9 @@ def test_scores_of_held_out_entries_by_hand(rng):
     train = ~hidden & (weights > 0)
     rows, columns = (np.where(train, X, 0.0).sum(axis=axis) for axis in (1, 0))
     counts = [np.maximum(train.sum(axis=axis), 1) for axis in (1, 0)]
-    base = np.outer((rows + 1.0) / counts[0], (columns + 1.0) / counts[1]) * train.sum() / (rows.sum() + 1.0)
+    heights, widths = (np.where(X.sum(axis=axis) > 0, one + 1.0, 0.0) for axis, one in ((1, rows), (0, columns)))
+    level = train.sum() * rows.sum() / (heights.sum() * widths.sum())  # so that what is predicted adds up
+    base = np.outer(heights / counts[0], widths / counts[1]) * level
     mixed = (1 - BLEND) * stats.poisson.pmf(X, W @ H) + BLEND * stats.poisson.pmf(X, base)
     used = hidden & (X.sum(axis=1) > 0)[:, None] & (X.sum(axis=0) > 0)  # rows and columns of zeros have no say
     expected = np.where(used, weights * np.log(mixed), 0.0)
@@ -86,7 +88,8 @@ def test_uncertainties_are_known_standard_deviations(rng, said):
     assert found.factor == pytest.approx(1.0 / said, rel=0.05)
     rows, columns = X.sum(axis=1), X.sum(axis=0)
     least = rows.min() / 30
-    base = (rows[:, None] + least) / 30 * (columns + least) / 40 * X.size / (X.sum() + least)
+    heights, widths = rows + least, columns + least
+    base = np.outer(heights / 30, widths / 40) * X.size * X.sum() / (heights.sum() * widths.sum())
     wider = said * U * math.sqrt(np.mean(((X - base) / (said * U)) ** 2))
     mixed = 0.99 * stats.norm.pdf(X, 6.0, found.factor * said * U) + 0.01 * stats.norm.pdf(X, base, wider)
     assert found.mean == pytest.approx(np.log(mixed).mean(), rel=2e-3)  # each half has the factor of the other

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from drnmf.backends.base import Data
-from drnmf.backends.modes import column_products
+from drnmf.backends.products import column_products
 from drnmf.numerics import BOUND_DIGITS, EPS, LARGEST_SVD, LIFT, Vector, factor_floor, positive_scale, real_numbers
 
 RandomState = np.random.RandomState

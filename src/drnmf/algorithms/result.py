@@ -9,7 +9,8 @@ import numpy as np
 
 from drnmf.algorithms.certificates import Certificate
 from drnmf.algorithms.weights import WeightState
-from drnmf.backends.modes import Factors, column_products, split_columns
+from drnmf.backends.modes import Factors
+from drnmf.backends.products import column_products, split_columns
 from drnmf.losses.base import Omega
 from drnmf.losses.interval import Coverage
 from drnmf.numerics import Array, Vector

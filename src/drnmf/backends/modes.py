@@ -2,17 +2,14 @@
 
 A block is a factor with its components as rows. While one block moves the others stand, and the model is linear in it:
 so a matrix, whose blocks are H (r, n) and W' (r, m), and a tensor differ in how a sweep is made, and in nothing else.
-The columns of a tensor's unfolding are products of the columns of one factor for every mode (`column_products`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, reduce
+from functools import cached_property
 from typing import TYPE_CHECKING
-
-import numpy as np
 
 from drnmf.backends.base import Ask, Data, Descending, Descends, OfData, Space, Sweep
 from drnmf.backends.weighted import shares_curvature
@@ -107,28 +104,3 @@ class Matrix(Modes):
 
     def sum_others(self, block: int, function: Callable[[Array], Vector], blocks: Factors) -> Vector:
         return self.spaces[1 - block].sum(function, blocks[1 - block])
-
-
-def column_products(factors: Sequence[Array]) -> Array:
-    """Multiply factors (r, J), (r, K), ... column by column: (r, JK...), the last index fastest.
-
-    >>> column_products([np.array([[1.0, 2.0]]), np.array([[3.0, 4.0]])])
-    array([[3., 4., 6., 8.]])
-    """
-    return reduce(lambda G, F: (G[:, :, None] * F[:, None, :]).reshape(len(F), -1), factors)
-
-
-def split_columns(H: Array, sizes: Sequence[int]) -> tuple[Array, ...]:
-    """Take a factor of columns (r, JK...) apart: the sums of every component over all modes but one.
-
-    All but the first sum to one. What `column_products` made comes back up to the scale of its factors.
-
-    >>> [F.tolist() for F in split_columns(np.array([[3.0, 4.0, 6.0, 8.0]]), (2, 2))]
-    [[[7.0, 14.0]], [[0.42857142857142855, 0.5714285714285714]]]
-    """
-    if len(sizes) == 1:
-        return (H,)
-    cube, axes = H.reshape(len(H), *sizes), range(1, len(sizes) + 1)
-    sums = [cube.sum(axis=tuple(a for a in axes if a != own)) for own in axes]
-    tiny = np.finfo(H.dtype).tiny
-    return (sums[0], *(F / np.maximum(F.sum(axis=1, keepdims=True), tiny) for F in sums[1:]))

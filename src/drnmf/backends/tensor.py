@@ -34,8 +34,9 @@ from drnmf.backends.base import Ask, Data, Space, Sweep
 from drnmf.backends.host.dense import DenseMatrix
 from drnmf.backends.host.sparse import SparseMatrix
 from drnmf.backends.host.stored import StoredOnly, as_asked
-from drnmf.backends.modes import Factors, Modes, column_products
+from drnmf.backends.modes import Factors, Modes
 from drnmf.backends.observed import Ones
+from drnmf.backends.products import column_products
 from drnmf.backends.weighted import Weighted, shares_curvature
 from drnmf.losses.base import need_nonzeros_only
 from drnmf.numerics import Array, Indices, Vector, identity_limit

@@ -100,9 +100,8 @@ def errors_in_a_line(debug: bool) -> Iterator[None]:
         raise
     except (Exception, Stopped, KeyboardInterrupt) as error:
         if (stop := _stop_behind(error)) is not None:
-            from drnmf.cli.common import errors, say
-
-            say(f"{_WORDS[stop.number]}; {stop.remark}", errors)
+            # with what is loaded already: a stop within an import leaves modules by halves
+            print(f"{_WORDS[stop.number]}; {stop.remark}", file=sys.stderr)
             raise typer.Exit(128 + stop.number) from None
         _complain(error, debug)
         raise typer.Exit(1) from None

@@ -17,8 +17,8 @@ from sklearn.utils.validation import check_is_fitted
 from drnmf.algorithms.initialize import check_factor
 from drnmf.algorithms.result import Result
 from drnmf.algorithms.weights import Fixed, Policy
-from drnmf.backends.modes import column_products
 from drnmf.backends.observed import HeldOut
+from drnmf.backends.products import column_products
 from drnmf.estimators.base import NMF
 from drnmf.estimators.deciding import AUTO, fit_ranked, fitted_attributes
 from drnmf.estimators.tables import shares_of

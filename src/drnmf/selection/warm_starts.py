@@ -15,8 +15,8 @@ import scipy.sparse as sp
 from drnmf.algorithms.initialize import Start, successive_projection
 from drnmf.algorithms.result import Result
 from drnmf.backends.base import Data
-from drnmf.backends.modes import column_products
 from drnmf.backends.parted import rowwise
+from drnmf.backends.products import column_products
 from drnmf.losses.base import Loss, Omega
 from drnmf.numerics import factor_floor, positive_scale
 from drnmf.objective.objective import Objective
