@@ -8,9 +8,9 @@ import scipy.sparse as sp
 
 from drnmf.backends import tensor
 from drnmf.backends.base import Ask
-from drnmf.backends.modes import column_products, split_columns
 from drnmf.backends.observed import Entries, Stored, weigh
 from drnmf.backends.open import open_data
+from drnmf.backends.products import column_products, split_columns
 from drnmf.backends.tensor import SparseTensor, modes_of
 from drnmf.losses.beta import Beta
 

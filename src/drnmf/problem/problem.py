@@ -17,9 +17,10 @@ from drnmf.algorithms.initialize import Start
 from drnmf.algorithms.result import Result
 from drnmf.algorithms.weights import WeightState
 from drnmf.backends.base import Data, Observed, in_unit, losses_of
-from drnmf.backends.modes import Factors, Matrix, Modes, split_columns
+from drnmf.backends.modes import Factors, Matrix, Modes
 from drnmf.backends.observed import HeldOut, Stored, weigh
 from drnmf.backends.open import reopened
+from drnmf.backends.products import split_columns
 from drnmf.backends.tensor import modes_of
 from drnmf.losses.base import Loss, Omega
 from drnmf.numerics import REFERENCE_FLOOR, Array, Grid, Indices, Vector, positive_scale
