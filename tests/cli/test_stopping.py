@@ -140,7 +140,11 @@ def test_a_scratch_folder_that_was_not_there_is_gone_again(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("number", ENDINGS, ids=lambda number: signal.Signals(number).name)
-def test_a_stop_behind_another_error_is_the_stop(number: int, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_stop_behind_another_error_is_the_stop(
+    number: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "drnmf.cli.common", None)  # as if the stop had come within its import
+
     def work() -> None:
         with endings.errors_in_a_line(debug=False), endings.stopped_with("half is kept."):
             try:
