@@ -185,7 +185,7 @@ def test_the_compiled_extension_and_numpy_agree(monkeypatch, update):
     model = BetaNMF(3, beta=2, sum_to_one="W", tol=0, max_iter=15, random_state=0, solver=Solver(update=update))
     compiled = model.fit(X).reconstruction_err_
     monkeypatch.setenv("DRNMF_BACKEND", "numpy")
-    assert model.fit(X).reconstruction_err_ == pytest.approx(compiled, rel=1e-3)
+    assert model.fit(X).reconstruction_err_ == pytest.approx(compiled, rel=1e-9)
 
 
 @pytest.mark.parametrize("beta", [1, 2])

@@ -1,5 +1,5 @@
 // argmin over h >= floor, sum h = sum f of g'(h - f) + 1/2 (h - f)'M(h - f) in every column, by moves of two entries
-// from F, as simplex_steps.py defines it: the entry of the smallest slope gains, and the one loses that lowers the
+// from F, as simplex_steps.py defines it: the first entry of the smallest slope gains, and the one loses that lowers the
 // model most. Then, where `last` is given, on from there to beyond what was found, where that is not above F.
 //
 // A column lies in one piece and is padded to whole vectors: with zeros, which never lose, and infinite slopes, which
@@ -21,12 +21,11 @@ struct Best {
         value = better ? other : value;
         where = better ? IntVec<T>{} + typename IntOf<T>::type(at) : where;
     }
-    // The first entry of the best lanes, without a branch that nobody could predict; the first of all beside a NaN.
-    template <class Better>
-    DRNMF_INLINE size_t entry(Better better) const {
+    // The first entry of the largest lanes, without a branch that nobody could predict; the first of all beside a NaN.
+    DRNMF_INLINE size_t entry() const {
         using I = typename IntOf<T>::type;
         T best = value[0];
-        for (int l = 1; l < kLanes<T>; ++l) best = better(value[l], best) ? value[l] : best;
+        for (int l = 1; l < kLanes<T>; ++l) best = value[l] > best ? value[l] : best;
         constexpr I none = I(1) << 30;
         I found = none;
         for (int l = 0; l < kLanes<T>; ++l) {
@@ -127,15 +126,31 @@ struct SimplexColumn {
         }
     }
 
+    // The first entry whose slope is the smallest but for `near`. A move leaves two slopes equal: which of them is
+    // the smaller is rounding, and must not decide where the column goes. The first of all beside a NaN.
+    size_t gaining(T near) const {
+        V least = load(g);
+        for (size_t i = L; i < padded; i += L) least = smaller<T>(load(g + i), least);
+        T limit = least[0];
+        for (size_t l = 1; l < L; ++l) limit = least[l] < limit ? least[l] : limit;
+        limit += near;
+        using I = typename IntOf<T>::type;
+        constexpr I none = I(1) << 30;
+        IntVec<T> where = IntVec<T>{} + none;
+        for (size_t i = padded; i > 0; i -= L)
+            where = load(g + i - L) <= broadcast(limit) ? IntVec<T>{} + I(i - L) : where;
+        I found = none;
+        for (size_t l = 0; l < L; ++l) {
+            I at = where[l] + I(l);
+            found = at < found ? at : found;
+        }
+        return found < none ? size_t(found) : 0;
+    }
+
     // One move; returns by how much the slopes differed. Nothing moves where they agree.
     T pair(T first) {
         const V floor = broadcast(T(q.floor)), none{};
-        Best<T> least_slope{load(g)};
-        for (size_t i = L; i < padded; i += L) {
-            V slope = load(g + i);
-            least_slope.offer(slope, slope < least_slope.value, i);
-        }
-        const size_t low = least_slope.entry([](T a, T b) { return a < b; });
+        const size_t low = gaining(T(q.tolerance) * first);
         const T* up = M + low * padded;
         const V lowest = broadcast(g[low]), own = broadcast(up[low]);
         Best<T> gain{none};
@@ -149,7 +164,7 @@ struct SimplexColumn {
         }
         T wide = T(0);
         for (size_t l = 0; l < L; ++l) wide = widest[l] > wide ? widest[l] : wide;
-        const size_t high = gain.entry([](T a, T b) { return a > b; });
+        const size_t high = gain.entry();
         T gap = g[high] - g[low], bend = diagonal[high] + up[low] - T(2) * up[high], room = h[high] - T(q.floor);
         if (!(gap > T(0) && bend > T(0) && room > T(0) && wide > T(q.tolerance) * first)) return T(0);
         const T* down = M + high * padded;

@@ -2,7 +2,9 @@
 
 The quadratic model of a column, g'(h - f) + 1/2 (h - f)'M(h - f), is minimised over h >= floor with the sum of f by
 moves of two entries, one up and one down: the entry whose slope is smallest gains, and the one loses that lowers the
-model most (working sets of second order, Fan, Chen and Lin 2005). A move keeps the sum and cannot raise the model.
+model most (working sets of second order, Fan, Chen and Lin 2005). A move keeps the sum and cannot raise the model. It
+leaves two slopes equal, and rounding alone says which is smaller: of slopes that agree the first entry gains, so that
+every backend and instruction set takes the same way.
 """
 
 from __future__ import annotations
@@ -158,14 +160,14 @@ def _put(xp: Library, H: Any, row: Indices, values: Array) -> None:
 def _moved(F: Array, slope: Array, floor: Numbers, moves: int, M: _Curvature) -> Array:
     """`simplex_step` in the array library of F: the reference of the compiled one."""
     xp = namespace(F)
-    H, first = 1.0 * F, None
-    for _ in range(moves):
-        low = xp.argmin(slope, 0)
+    H, first = 1.0 * F, 0.0 * F[0]
+    for move in range(moves):
+        low = xp.argmax(xp.where(slope <= xp.amin(slope, axis=0) + PAIR_TOLERANCE * first, 1, 0), 0)
         least, towards = _taken(xp, slope, low[None]), M.column(low)
         bend = M.diagonal + _taken(xp, M.diagonal, low[None]) - 2.0 * towards
         gap = xp.where((floor < H) & (bend > 0), slope - least, 0.0)
         wide = xp.amax(gap, axis=0)
-        first = wide if first is None else first
+        first = wide if move == 0 else first
         if not bool((wide > PAIR_TOLERANCE * first).any()):
             break
         high = xp.argmax(gap * (gap / xp.where(bend > 0, bend, math.inf)), 0)
