@@ -131,7 +131,7 @@ def test_messy_sparse_matrices():
 
 def test_other_betas_on_sparse_data_warn():
     X = sp.random(10, 8, density=0.9, random_state=0, format="csr")
-    with pytest.warns(UserWarning, match="dense tiles"):
+    with pytest.warns(UserWarning, match=r"others \(0.5\) take dense tiles"):
         quick(DRNMF, betas=(0.5, 1)).fit(X)
 
 

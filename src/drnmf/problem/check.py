@@ -285,9 +285,9 @@ def warn_rank(rank: int, shape: tuple[int, int]) -> None:
 def warn_dense_tiles(sparse: bool, shape: tuple[int, int], omega: Omega) -> None:
     """Say what losses that need every entry cost on sparse data."""
     if sparse and not need_nonzeros_only(omega):
-        named = ", ".join(loss.key for loss in omega)
+        named = ", ".join(loss.key for loss in omega if not need_nonzeros_only((loss,)))
         warnings.warn(
-            f"Only beta = 1 and 2 can use the sparsity of X; betas={named} take dense tiles, with time growing as "
+            f"Only beta = 1 and 2 can use the sparsity of X; others ({named}) take dense tiles, with time growing as "
             f"{shape[0]} x {shape[1]} x n_components an iteration.",
             UserWarning,
             stacklevel=4,

@@ -271,6 +271,9 @@ def test_a_topic_model_in_python():
     np.testing.assert_allclose(found.shares.sum(axis=1), 1.0)
     assert found.scores()["KL-NMF"].accuracy == 1.0
     assert all(sum(weight for _, weight in found.top_words(k, 99)) == pytest.approx(1.0) for k in range(3))
+    apart = fit_topics(count_words(["rain cloud rain"] * 4 + ["bread oven"] * 4, stop_words=None), 2)
+    listed = [{word for word, _ in apart.top_words(k)} for k in range(2)]
+    assert sorted(map(sorted, listed)) == [["bread", "oven"], ["cloud", "rain"]]  # no word that a topic has none of
     assert found.comparison.robust.scaled.max() < max(m.scaled.max() for m in found.comparison.methods[:-1]) + 1e-9
     with pytest.raises(ValueError, match="no labels"):
         fit_topics(count_words(texts, stop_words=None), DRNMF(3, max_iter=3)).scores()

@@ -116,11 +116,14 @@ class Topics:
         return shares_of(self.W, self.H)
 
     def top_words(self, topic: int, count: int = 10) -> list[tuple[str, float]]:
-        """List the words with the largest part of a topic (its row of H, from 0), and that part as a fraction."""
+        """List the words with the largest part of a topic (its row of H, from 0), and that part as a fraction.
+
+        Words that the topic has none of, or no more than rounding, are not listed.
+        """
         row = np.asarray(self.H[topic], dtype=np.float64)
-        best = np.argsort(-row, kind="stable")[:count]
-        total = max(float(row.sum()), np.finfo(np.float64).tiny)
-        return [(self.corpus.vocabulary[j], float(row[j]) / total) for j in best]
+        parts, best = row / max(float(row.sum()), np.finfo(np.float64).tiny), np.argsort(-row, kind="stable")[:count]
+        least = np.finfo(np.float64).eps
+        return [(self.corpus.vocabulary[j], float(parts[j])) for j in best if parts[j] > least]
 
     def scores(self) -> dict[str, Scores]:
         """Score every method by accuracy, NMI and ARI against the corpus's labels, by the paper's rule for clusters."""
