@@ -80,6 +80,17 @@ def test_entries_without_weight_do_not_count_and_uncertainties_do(X):
     assert rank_profile(BetaNMF(beta=2, **QUICK), loud, ranks=range(1, 5)).best != 3
 
 
+def test_uncertainties_of_one_are_uncertainties(X):
+    """Weights of one are kept as none, and stay one over the squares of known standard deviations."""
+    X = np.sqrt(X)
+    ones, nearly = (
+        rank_profile(BetaNMF(beta=2, **QUICK), X, ranks=range(2, 4), uncertainty=np.full(X.shape, sd))
+        for sd in (1.0, 1.0 + 1e-9)
+    )
+    for a, b in zip(ones.table, nearly.table, strict=True):
+        assert a == pytest.approx(b, rel=1e-4, abs=1e-6)
+
+
 def test_small_data_fall_back_on_bic():
     found = rank_profile(BetaNMF(beta=1, **QUICK), planted("poisson", 8, 9, rank=2)[0], ranks=3)
     assert any("too few entries" in note for note in found.notes)

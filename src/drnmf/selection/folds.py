@@ -117,12 +117,14 @@ class Fold:
 
     def _precisions(self) -> Iterator[tuple[slice, Vector]]:
         """Yield ranges of columns, and the weights of the entries there that a fit has seen."""
-        observed, mask = self.observed, self.mask
-        assert observed is not None
-        assert mask is not None
+        assert self.mask is not None
         for columns, tile in tiles(self.X):
-            seen = np.isfinite(tile) & (mask.tile(columns) == 0)
-            yield columns, np.where(seen, as_numpy(observed.tile(columns)), 0.0)
+            seen = np.isfinite(tile) & (self.mask.tile(columns) == 0)
+            yield columns, np.where(seen, self._weights(columns), 0.0)
+
+    def _weights(self, columns: slice) -> Vector:
+        """The weights of the entries of some columns; a single one where each counts once."""
+        return np.ones(1) if self.observed is None else np.asarray(as_numpy(self.observed.tile(columns)))
 
     def losses(self, loss: Loss, factors: Start) -> Vector:
         """Add up the loss of the held-out entries of every column, (n,)."""
@@ -148,7 +150,7 @@ class Fold:
         heights, widths, parts = np.zeros(m), np.zeros(n), list[list[_Taken]]([[], []])
         some = self._some(m * n)
         for columns, tile in tiles(self.X):
-            weights = np.ones(1) if self.observed is None else as_numpy(self.observed.tile(columns))
+            weights = self._weights(columns)
             observed = np.isfinite(tile) & (weights > 0)
             held = np.zeros_like(observed) if self.mask is None else observed & (self.mask.tile(columns) > 0)
             for sums, which in ((train, observed & ~held), ((heights, widths), observed)):
