@@ -184,6 +184,46 @@ def test_a_cell_that_is_refused_is_named_as_in_the_file(here: Path, name: str) -
     assert f"{name}: the cell in {cell} is -1" in run(name, *BASE, env={"COLUMNS": "300"}).output
 
 
+@pytest.mark.parametrize("source", ["X.csv", "plain.csv"])
+def test_rows_without_any_value_are_rows_wherever_a_batch_ends(here: Path, source: str) -> None:
+    lines = Path(source).read_text().splitlines()
+    start = len(lines) - 500
+    for i in (*range(start + 60, start + 200), *range(start + 490, start + 500)):  # two batches of gaps, and an end
+        lines[i] = "," * lines[start].count(",")
+    Path(source).write_text("\n".join(lines) + "\n")
+    X = table()[:490]
+    X[60:200] = np.nan
+    found = [batch.X for batch in row_batches(Path(source), 64)]
+    assert [len(batch) for batch in found] == [64] * 7 + [42]
+    np.testing.assert_array_equal(np.concatenate(found), X)
+
+
+def test_rows_before_one_that_is_refused_are_not_lost(here: Path) -> None:
+    assert run("X.csv", *BASE, "--out", "whole").exit_code == 0
+    text = Path("X.csv").read_text()
+    Path("X.csv").write_text(text.replace("r300,", "r300,-", 1))
+    ended = run("X.csv", *BASE, "--out", "part")
+    assert ended.exit_code == 1
+    said = " ".join(ended.output.split())
+    assert "row 'r300'" in said
+    assert "The model of the 256 rows before is in part" in said
+    Path("X.csv").write_text(text)
+    assert run("X.csv", *BASE, "--out", "part", "--continue").exit_code == 0
+    np.testing.assert_array_equal(components("part"), components("whole"))
+
+
+def test_rows_that_cannot_be_read_again_are_not_asked_for_again(here: Path) -> None:
+    text = Path("plain.csv").read_text()
+    ended = run("-", *BASE, "--out", "part", input=text + "1,2,x,4,5,6,7\n")
+    said = " ".join(ended.output.split())
+    assert "standard input, line 501, column 3: 'x' is not a number" in said
+    assert "The model of the 448 rows before is in part: correct the input, and continue with the rows after" in said
+    rest = "".join(text.splitlines(keepends=True)[448:])
+    assert run("-", *BASE, "--out", "part", "--continue", input=rest).exit_code == 0
+    assert run("X.csv", *BASE, "--out", "whole").exit_code == 0
+    np.testing.assert_array_equal(components("part"), components("whole"))
+
+
 def test_a_stream_goes_on_only_as_what_it_is(here: Path) -> None:
     Path("five.csv").write_text("1,2,3,4,5\n2,3,4,5,6\n")
     missing = run("X.csv", *BASE, "--out", "part", "--continue").output

@@ -384,6 +384,20 @@ def test_every_pass_holds_out_the_same_rows() -> None:
     np.testing.assert_array_equal(once.held_rows_.toarray(), X[7::8])
 
 
+def test_a_growing_stream_takes_a_last_batch_of_one_row() -> None:
+    X = counts(40)  # the last row is an eighth one
+    once, twice = (BetaNMF(3, random_state=0).fit_stream(batches(X, 39), passes, grow=True) for passes in (1, 2))
+    assert once.rows_seen_ == 36
+    np.testing.assert_array_equal(once.held_rows_.toarray(), X[7:39:8])
+    np.testing.assert_array_equal(twice.held_rows_.toarray(), X[7:39:8])
+
+
+def test_a_stream_that_begins_to_grow_waits_for_rows_that_are_held_out() -> None:
+    X = counts(60)
+    model = BetaNMF(3, random_state=0).partial_fit(X[:50]).partial_fit(X[50:53], grow=True)
+    assert (model.n_components_, model.held_rows_.shape[0], model.rows_seen_) == (3, 0, 53)
+
+
 @pytest.mark.parametrize("shape", [(60, 1), (1, 15), (60, 15)], ids=str)
 @pytest.mark.parametrize("model", MODELS, ids=str)
 def test_weights_that_are_all_alike_change_nothing(model: Any, shape: tuple[int, int]) -> None:

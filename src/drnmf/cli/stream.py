@@ -100,11 +100,15 @@ def stream(
                     progress.take(matrix, model)
                     if progress.due():
                         save(True)
-    except (Stopped, KeyboardInterrupt) as stop:
-        if progress.rows(model) == progress.before:
+    except (Stopped, KeyboardInterrupt, ValueError, OSError) as stop:
+        if (taken := progress.rows(model)) == progress.before:
             raise
         save(True)
-        remark = f"the model so far is in {folder}: continue with the same command and --continue."
+        again = "the rows after them" if str(x) == "-" else "the same command"
+        if isinstance(stop, ValueError | OSError):
+            remark = f"{stop} The model of the {taken} rows before is in {folder}: correct the input, and continue with"
+            raise ValueError(f"{remark} {again} and --continue.") from None
+        remark = f"the model of {taken} rows is in {folder}: continue with {again} and --continue."
         raise Stopped(getattr(stop, "number", 2), remark) from None
     if not hasattr(model, "rows_seen_"):
         raise ValueError(f"{x} holds no rows.")

@@ -238,8 +238,9 @@ def _split(model: BaseEstimator, given: Received, state: StreamState | None, W: 
         raise ValueError("grow=True predicts columns from others, and X has one.")
     if state is not None:
         _check_size(given.X, SAFE_SQUARES**0.5 / state.scale, state)
-    if out.all() or (state is None and given.X.shape[0] < HELD):
+    if state is None and given.X.shape[0] < HELD:
         raise ValueError(f"grow=True holds out every {HELD}th row: give larger batches.")
+    out &= not out.all()  # a batch is never held out as a whole: the last may have one row
     return replace(given, X=given.X[~out]), sp.csr_array(given.X[out])
 
 
@@ -257,7 +258,7 @@ def _grown(
     offered = getattr(model, "rows_offered_", 0) + X.shape[0] + held.shape[0]
     held = held if recent is None else sp.csr_array(sp.vstack([recent, held], format="csr")[-RECENT:])
     kept = {"held_rows_": held, "rows_offered_": offered, "growth_": growth}
-    if not before.batches:
+    if not before.batches or not held.shape[0]:
         return state, found, kept
     H, loss = state.followers[0].H, take.keywords["omega"][int(np.argmax(state.scaled_losses))]
     h = leftover(take.keywords["data"], X * state.scale, found[0], H, loss)

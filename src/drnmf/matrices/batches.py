@@ -18,7 +18,7 @@ from drnmf.loading import needs
 from drnmf.matrices.cells import Refused, Row, as_delimiter, find_delimiter, rows_in, rows_of, text_of
 from drnmf.matrices.files import read_matrix
 from drnmf.matrices.matrix import Labels, Layout, Matrix
-from drnmf.matrices.tables import Source, find_layout, read_rows
+from drnmf.matrices.tables import Source, find_layout, read_part, without_ends
 from drnmf.numerics import Entries
 
 INPUT = "-"
@@ -77,13 +77,13 @@ def _standard_input(size: int, layout: Layout) -> Iterator[Matrix]:
 
 def _table(name: str, rows: Iterator[Row], size: int, labels: int | None) -> Iterator[Matrix]:
     """Read a table batch by batch, each below the header, which the first rows tell."""
+    rows = without_ends(rows, [])  # only here: the gaps with which a batch begins or ends are rows
     chunk = list(islice(rows, size + 1))
     header, count = find_layout(Source(name, partial(_opened_again, chunk)), labels)
     head, below = (chunk[:1], chunk[1:]) if header else ([], chunk)
     rest = chain(below, rows)
     while part := list(islice(rest, size)):
-        lines = [*head, *part]
-        yield read_rows(Source(name, partial(_opened_again, lines), header=header), count)
+        yield read_part(Source(name, partial(_opened_again, [*head, *part])), header, count)
 
 
 def _opened_again(rows: list[Row]) -> AbstractContextManager[Iterator[Row]]:

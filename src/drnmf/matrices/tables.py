@@ -64,13 +64,25 @@ def read_rows(source: Source, labels: int | None = None) -> Matrix:
     header, count = find_layout(source, labels)
     while True:
         with source.open() as rows:
+            last = list[Row]()
             try:
-                return _read(source, rows, header, count)
+                matrix = _read(source, without_ends(rows, last), header, count)
             except _NoNumber as error:
                 reached = count + error.place + 1
                 if labels is not None or not _hold_labels(source, header, count, reached):
                     raise TableError(error.complaint(source, count)) from None
                 count = reached
+            else:
+                return replace(matrix, notes=(*matrix.notes, *left_out(source.name, len(last))))
+
+
+def read_part(source: Source, header: bool, labels: int) -> Matrix:
+    """Read some rows of a table, below its header where it has one; those without any value are rows too."""
+    with source.open() as rows:
+        try:
+            return _read(source, rows, header, labels)
+        except _NoNumber as error:
+            raise TableError(error.complaint(source, labels)) from None
 
 
 def find_layout(source: Source, labels: int | None) -> tuple[bool, int]:
@@ -144,10 +156,9 @@ def _refuse_second_header(source: Source, first: list[str], second: list[str], b
 
 
 def _read(source: Source, rows: Iterator[Row], header: bool, count: int) -> Matrix:
-    rows, last = dropwhile(is_blank, rows), list[Row]()
     head = next(rows)[1] if header else None
     numbers, labels, width = Numbers(), list[list[str]](), None
-    for line, cells in _without_end(rows, last):
+    for line, cells in rows:
         if width is None:
             width = _width(source, line, cells, head, count)
         if len(cells) != width:
@@ -169,8 +180,7 @@ def _read(source: Source, rows: Iterator[Row], header: bool, count: int) -> Matr
         )
     values = np.frombuffer(numbers.values, dtype=np.float64).reshape(-1, width - count)
     matrix = as_matrix(source.name, values, list(zip(*labels, strict=True)), head, width)
-    notes = *matrix.notes, *_rounded(source, matrix, header, count), *left_out(source.name, len(last))
-    return replace(matrix, notes=notes)
+    return replace(matrix, notes=(*matrix.notes, *_rounded(source, matrix, header, count)))
 
 
 def below_header(rows: Iterator[Row], header: bool) -> Iterator[Row]:
@@ -178,9 +188,9 @@ def below_header(rows: Iterator[Row], header: bool) -> Iterator[Row]:
     return islice(dropwhile(is_blank, rows), int(header), None)
 
 
-def _without_end(rows: Iterator[Row], last: list[Row]) -> Iterator[Row]:
-    """Give the rows up to the last that is not blank, and keep those behind it in `last`."""
-    for row in rows:
+def without_ends(rows: Iterator[Row], last: list[Row]) -> Iterator[Row]:
+    """Give the rows from the first to the last that is not blank, and keep those behind it in `last`."""
+    for row in dropwhile(is_blank, rows):
         if is_blank(row):
             last.append(row)
             continue

@@ -83,13 +83,13 @@ def gathered(heavy: Heavy, data: Data, weights: Any, share: float, rank: int) ->
     again, enough = (heavy.squares.min(), (heavy.squares * faded).min()) if full else (0.0, 0.0)
     entering = (own >= again) | (sizes * (share / len(own)) > enough)  # one that is kept already, or could be
     some = np.flatnonzero((sizes > HEAVY * sizes.mean()) & entering)
-    rows, squares, own = [*heavy.rows], heavy.squares.tolist(), own.tolist()
+    rows, before, squares, own = [*heavy.rows], heavy.squares, heavy.squares.tolist(), own.tolist()
     shares, at = faded.tolist(), [-1] * len(rows)
     for i in some[np.argsort(-sizes[some], kind="stable")][:most].tolist():
         x = data.T.starts.column(i)
-        columns = np.flatnonzero(x)
+        columns = np.flatnonzero(x != 0.0)  # of booleans: four times as fast as of numbers
         values = x[columns].astype(data.dtype)
-        near = np.flatnonzero(abs(np.array(squares) - own[i]) <= ROUNDING * own[i]).tolist()
+        near = np.flatnonzero(abs(before - own[i]) <= ROUNDING * own[i]).tolist()
         same = (k for k in near if at[k] < 0 and all(map(np.array_equal, rows[k], (columns, values))))
         k = next(same, len(rows))
         if k == len(rows):
