@@ -42,6 +42,7 @@ def kind_of(call: Call) -> Hashable:
         return None
     data, task, rank = batch_kind(call.data.data), task_of(call), call.starts[0].shape[0]
     quadratic = [loss.free_part for loss in objective.omega] == ["gram"]
+    # asked of a step beyond every delay; `task_of` names no columns, so that no curvature is kept from step to step
     own_curvature = task.rule.wants(1 << 30, rank, objective.omega).curvature and not quadratic
     if data is None or own_curvature or not call.constraints.free or not task.rule.facts.batched:
         return None

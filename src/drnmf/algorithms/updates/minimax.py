@@ -155,6 +155,7 @@ def _equal(evaluate: Evaluate) -> None:
         difference = float(G[0] - G[1])
         return 0.0 if abs(difference) <= _ALIKE * G.max() else difference
 
+    # the difference falls with lambda: of one sign at both ends, a vertex is best, and `evaluate` has kept it
     if apart(0.0) > 0.0 > apart(1.0):
         brentq(apart, 0.0, 1.0, xtol=_ALIKE, maxiter=_TRIALS, disp=False)
 

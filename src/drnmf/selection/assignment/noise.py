@@ -84,6 +84,7 @@ class Seen:
         weight = np.broadcast_to(np.asarray(weight, dtype=np.float64), X.shape)
         at = np.isfinite(X) & (weight > 0) & (np.nan_to_num(X).sum(axis=1) > 0)[:, None]
         mu = np.maximum(np.asarray(W, np.float64) @ np.asarray(H, np.float64), np.finfo(np.float64).tiny)
+        # a component below a thousandth of the largest of its row is none that the fit has used there
         free = int((np.asarray(W) > 1e-3 * np.max(W, axis=1, keepdims=True))[at.any(axis=1)].sum())
         return cls(X[at], mu[at], weight[at], free)
 
@@ -115,6 +116,7 @@ def _parameter(noise: Noise, seen: Seen, grid: Grid) -> float:
     if bounds is None:
         return math.nan
     found = likely_parameters(noise.log_mass(seen.x, seen.mu, grid), [seen.weight], bounds)[0]
+    # at most tenfold: where the fit takes nearly all entries they do not tell their noise
     taken = seen.x.size / max(seen.x.size - seen.free, 0.1 * seen.x.size)
     return found * (math.sqrt(taken) if isinstance(noise, GaussianNoise) else taken)
 
