@@ -228,6 +228,11 @@ def is_quadratic(omega: Omega) -> bool:
     return all(base_of(loss).free_part == "gram" for loss in omega)
 
 
+def is_frobenius(omega: Omega) -> bool:
+    """Tell whether all of X has one loss, beta = 2, for which one curvature serves all columns."""
+    return len(omega) == 1 and omega[0].free_part == "gram"
+
+
 def is_unsized(value: object, family: type) -> bool:
     """Tell whether a loss, or one of several, is of a family with `unsized` whose parameter X has to name.
 

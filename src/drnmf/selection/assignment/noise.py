@@ -154,7 +154,8 @@ class KnownComponents:
         """Find the loss of the noise of X: entries that are held out of the contributions tell."""
         facts = facts_of(counted(self.given))
         fraction = HELD_OUT if HELD_OUT * facts.count >= LEAST_ENTRIES else 0.0
-        folds = [self._fold(facts, fraction, k) for k in range(MASKS if fraction else 1)]
+        seeds = range(self.seed, self.seed + (MASKS if fraction else 1))
+        folds = [Fold.of(self.given, facts, fraction, seed) for seed in seeds]
         omega = tuple(Beta(LEAST_BETA if beta == 0.0 and facts.zeros else beta) for beta in BETAS)
         fits: list[Fits] = [{loss: self._fit(loss, fold) for loss in omega} for fold in folds]
         size = None
@@ -165,9 +166,6 @@ class KnownComponents:
         listed = candidates(omega, facts.unit is not None, size)
         loss = listed[choose_noise(folds, fits, listed, facts.unit)[0]].loss
         return self._corrected(loss, facts) if isinstance(loss, NegativeBinomial) else loss
-
-    def _fold(self, facts: Facts, fraction: float, k: int) -> Fold:
-        return Fold.of(self.given, facts, fraction, self.seed + k)
 
     def _fit(self, loss: Loss, fold: Fold) -> tuple[object, object]:
         mask = None if fold.mask is None else fold.mask.others
