@@ -172,6 +172,9 @@ HALS_DELAY = 5
 SMALLEST_SCALE = 1e-3
 """A component of a start is never made smaller than this fraction of the others to bring sums near to one."""
 
+LEAST_DIVISOR = 1e-37
+"""What a divisor is raised to where it may vanish: above the smallest normal number of float32, 1.2e-38."""
+
 PAIR_TOLERANCE = 1e-3
 """Moves of pairs of entries end where the slopes of a column agree to this fraction of their first difference."""
 

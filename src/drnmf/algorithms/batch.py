@@ -23,6 +23,7 @@ from drnmf.algorithms.updates.base import Parts, Setup, State
 from drnmf.backends.base import Ask, Sweep
 from drnmf.backends.modes import Factors, Matrix
 from drnmf.backends.open import Batch, batch_kind, batch_of
+from drnmf.losses.base import is_frobenius
 from drnmf.numerics import Vector, of_each_run
 from drnmf.objective.objective import Objective
 from drnmf.trees import map_leaves
@@ -41,7 +42,8 @@ def kind_of(call: Call) -> Hashable:
     if not isinstance(call.data, Matrix) or control.keeper is not None or objective.penalties:
         return None
     data, task, rank = batch_kind(call.data.data), task_of(call), call.starts[0].shape[0]
-    quadratic = [loss.free_part for loss in objective.omega] == ["gram"]
+    quadratic = is_frobenius(objective.omega)
+    # asked of a step beyond every delay; `task_of` names no columns, so that no curvature is kept from step to step
     own_curvature = task.rule.wants(1 << 30, rank, objective.omega).curvature and not quadratic
     if data is None or own_curvature or not call.constraints.free or not task.rule.facts.batched:
         return None

@@ -83,6 +83,7 @@ def nonnegative_least_squares(gram: Vector, target: Vector, sweeps: int = 500, t
             H[k] += step
             moved += float(diagonal[k] * (step @ step))
         first = moved if first is None else first
+        # what moved is a sum of squares, so the tolerance is squared too
         if moved <= tol**2 * first:
             break
     return H
@@ -153,6 +154,7 @@ def _svd(data: Data, rank: int, rng: RandomState) -> Triplets:
     def backward(B: Vector) -> Vector:
         return np.asarray(data.T.starts.dot(B.astype(data.dtype)), dtype=np.float64)
 
+    # orthogonal after every product: without it small directions drown in the rounding of the largest one
     Q = np.linalg.qr(forward(rng.normal(size=(n, width))))[0]
     for _ in range(4):
         Q = np.linalg.qr(backward(Q))[0]

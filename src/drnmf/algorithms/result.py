@@ -58,7 +58,7 @@ class Trace:
     def under(self, references: Vector) -> Trace:
         """Scale the losses of every row by other references."""
         scaled = self.losses / references
-        gap = np.fmax.reduce(scaled, axis=1) - _without_nan(self.weights * scaled).sum(1)
+        gap = np.fmax.reduce(scaled, axis=1) - np.nansum(self.weights * scaled, axis=1)
         return replace(self, scaled_losses=scaled, gap=gap)
 
     def then(self, later: Trace) -> Trace:
@@ -66,10 +66,6 @@ class Trace:
         after = replace(later, seconds=later.seconds + self.seconds[-1], sweeps=later.sweeps + self.sweeps[-1])
         rows = {name: np.concatenate([getattr(self, name)[:-1], getattr(after, name)]) for name in _ROWS}
         return Trace(**rows, added=self.added)
-
-
-def _without_nan(values: Vector) -> Vector:
-    return np.where(np.isnan(values), 0.0, values)
 
 
 _ROWS = ("losses", "scaled_losses", "weights", "seconds", "gap", "sweeps", "penalty")

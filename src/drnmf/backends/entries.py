@@ -145,6 +145,7 @@ def first_true(found: Entries) -> list[int]:
 
 
 BLOCK_BYTES = 1 << 23
+"""Bytes of X that are looked at together: what is made of them stays small beside X."""
 
 
 def combined(rows: Iterable[bytes]) -> str:
@@ -185,7 +186,7 @@ def dense_rows(X: Array) -> Iterator[bytes]:
 def sparse_rows(values: Array, indices: Any, ends: Indices, n: int, scale: float) -> Iterator[bytes]:
     """Digest of every row of a matrix in canonical CSR without stored zeros, its values divided by the scale."""
     rows = len(ends) - 1
-    for at in row_blocks((rows, len(values) // max(1, rows)), 16):
+    for at in row_blocks((rows, len(values) // max(1, rows)), 16):  # bytes of a value and its column
         first, last = ends[at.start], ends[at.stop]
         yield from _digests(values[first:last] / scale, indices[first:last], ends[at.start : at.stop + 1] - first, n)
 
@@ -196,6 +197,7 @@ def _digests(values: Array, columns: Indices | None, ends: Indices, n: int) -> I
     Zeros do not enter, so that a dense and a sparse X with the same entries are the same X.
     """
     nonzero, size = _bytes(values), values.itemsize
+    # by the size of X alone: SciPy chooses the width of indices by other things too, and X is the same
     width = np.dtype(np.int32 if n < 2**31 else np.int64)
     places = _bytes(np.asarray(() if columns is None else columns, dtype=width))
     for first, last in pairwise(ends.tolist()):
@@ -209,6 +211,7 @@ def _bytes(array: object) -> memoryview:
 
 
 _BLOCK = 1 << 20
+"""Entries that become dense together: a sparse X never does as a whole."""
 
 
 def beta_divergence(X: ArrayLike, Y: ArrayLike, beta: float | str | Loss) -> float:

@@ -233,17 +233,14 @@ class Parted(Layer):
         of_rows = any(_rho(loss) is not None for loss in ask.omega)
         if of_rows and (self._tables or not (self._by_columns or self._weighs_rows)):
             return False
-        return self._shares_curvature
+        every = (self.data, *(piece.data for piece in self.pieces if piece.data is not None))
+        return all(map(shares_curvature, every))
 
     @cached_property
     def _weighs_rows(self) -> bool:
         """Whether beta = 2 under weights of rows keeps one curvature: on the host alone."""
         raw = self.data.data if isinstance(self.data, Weighted) else self.data
         return isinstance(raw, HostMatrix)
-
-    @cached_property
-    def _shares_curvature(self) -> bool:
-        return all(map(shares_curvature, (self.data, *(piece.data for piece in self.pieces if piece.data is not None))))
 
     def _once(self, W: Any, H: Any, ask: Ask) -> Sweep:
         """Sweep all columns together: each is minimised under its own weight, which changes nothing."""

@@ -13,7 +13,7 @@ import numpy as np
 from drnmf.backends.base import Ask, Data, Layer, Observed, Sweep
 from drnmf.backends.observed import Hidden, Ones, Outer, Product, factors_of, pieces, product, stores
 from drnmf.backends.tiles import Tiled, entry_losses, observed_tile, tiles_of
-from drnmf.losses.base import Omega
+from drnmf.losses.base import Omega, is_frobenius
 from drnmf.numerics import SAFE_SQUARES, Array, Precision, Vector, as_float64, identity_limit, model_floor, namespace
 
 
@@ -125,7 +125,7 @@ class Weighted(Layer):
     def sweep(self, W: Array, H: Array, ask: Ask) -> Sweep:
         scaled = ask.sized and ask.curvature is not None
         alone = ask.observed is None  # not one of several blocks, which have to answer alike
-        if alone and self.separable and not scaled and [loss.free_part for loss in ask.omega] == ["gram"]:
+        if alone and self.separable and not scaled and is_frobenius(ask.omega):
             return self._least_squares(W, H, ask)
         return self.under_weights(W, H, ask)
 

@@ -125,10 +125,6 @@ class NMF(Streaming, Tables, Assigning, Factorising, BaseEstimator, Support):  #
             return sum(len(losses) for losses in division.losses)
         return len(omega) * (1 if division is None else len(division))
 
-    def _losses_of_tables(self, division: Division) -> tuple[Omega, ...]:
-        """Return the losses of every table."""
-        return losses_of_tables(asked_losses(self), division)
-
     @property
     def table_components_(self) -> dict[str, Array]:
         """The components of every table by its name, (r, columns), in the unit of the table."""
@@ -232,7 +228,8 @@ class NMF(Streaming, Tables, Assigning, Factorising, BaseEstimator, Support):  #
                 raise ValueError("groups do not go with tables: give a table of all columns, or leave groups out.")
             entry_weight = joined_weights(entry_weight, joined, inverse=False)
             uncertainty = joined_weights(uncertainty, joined, inverse=True)
-            X, division = joined.X, replace(joined.division, losses=self._losses_of_tables(joined.division))
+            losses = losses_of_tables(asked_losses(self), joined.division)
+            X, division = joined.X, replace(joined.division, losses=losses)
         else:
             refuse_names_of_tables(getattr(self, "betas", None))
             X, division = groups_of(X, groups)

@@ -19,12 +19,7 @@ from drnmf.selection.likelihood.scores import Scores
 from drnmf.solve.encode import Encoder
 
 FOLDS = 5
-"""Groups of columns, each predicted from W of the others."""
-
-
-def column_folds(n: int) -> list[Indices]:
-    """Split columns into groups, every FOLDS-th in one; one column alone cannot be held out."""
-    return [np.arange(first, n, FOLDS) for first in range(min(FOLDS, n))] if n > 1 else []
+"""Groups of columns, every FOLDS-th in one, each predicted from W of the others."""
 
 
 def predicted_score(
@@ -42,7 +37,8 @@ def predicted_score(
     """
     grid, n = facts_of(counted(given)).grid, given.X.shape[1]
     scores = list[list[Scores]]([[] for _ in omega])
-    for fold in column_folds(n) or [np.arange(n)]:
+    # one column alone cannot be held out
+    for fold in [np.arange(first, n, FOLDS) for first in range(min(FOLDS, n))] if n > 1 else [np.arange(n)]:
         others = np.setdiff1d(np.arange(n), fold) if n > 1 else fold
         asked, rest = encoder.of_columns(fold), open_columns(others)
         found = encoder.of_columns(others).rows(rest)

@@ -23,7 +23,7 @@ from drnmf.backends.observed import HeldOut
 from drnmf.backends.open import is_dask
 from drnmf.estimators.deciding import AUTO
 from drnmf.files import uninterrupted
-from drnmf.losses.base import Omega, betas_of
+from drnmf.losses.base import Omega, betas_of, is_frobenius
 from drnmf.numerics import REFERENCE_FLOOR, SAFE_SQUARES, MatrixLike, factor_floor
 from drnmf.objective.penalties import L1, L2
 from drnmf.objective.penalty import NONE, Penalties, Penalty, Setting
@@ -149,7 +149,8 @@ class Streaming(Parameters):
                 f"passes={passes}, but the batches can be gone through only once: give a list of them, or a function "
                 "that begins them anew."
             )
-        _forget(self)
+        for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("_")]:
+            delattr(self, name)  # what a fit or a stream before has left
         remembered: dict[int, Any] = {}
         for turn in range(passes):
             begin_pass(self)
@@ -341,7 +342,7 @@ def _begun(
         W = None if warm is None else warm[0].T / units.left
         rng = check_random_state(model.random_state)
         # coordinate descent keeps to where it begins, and the singular vectors of one batch are not those of all rows
-        quadratic = [loss.free_part for loss in omega] == ["gram"]
+        quadratic = is_frobenius(omega)
         init = "random" if model.init == "auto" and quadratic else model.init
         (W, made), _ = begun(data, rank, init, rng, W, as_numpy(H), (units.left, units.right))
         # one loss below beta = 2 finds its way without, and few rows of many columns do not say where to begin
@@ -400,12 +401,6 @@ def _longer(before: Trace, row: Trace) -> Trace:
     names = ("losses", "scaled_losses", "weights", "gap", "sweeps", "penalty")
     rows = {name: np.concatenate([getattr(before, name), getattr(row, name)]) for name in names}
     return Trace(**rows, seconds=np.append(before.seconds, before.seconds[-1] + row.seconds[0]))
-
-
-def _forget(model: BaseEstimator) -> None:
-    """Take away what a fit or a stream before has left."""
-    for name in [name for name in vars(model) if name.endswith("_") and not name.startswith("_")]:
-        delattr(model, name)
 
 
 def end_stream(model: BaseEstimator) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
-from typing import Protocol, runtime_checkable
+from dataclasses import dataclass, field, fields, replace
+from typing import ClassVar, Protocol, Self, runtime_checkable
 
 from drnmf.numerics import Array
 
@@ -141,6 +143,75 @@ class OfEntries:
         return self.base.curvature(x, v)
 
 
+@dataclass(frozen=True, repr=False)
+class Sized:
+    """A family of losses with one number in the unit of X, its only field of its own, which is NaN until X names it.
+
+    Parameters
+    ----------
+    scale : what X is multiplied by where the loss is computed, and so the number (`scaled`)
+
+    Attributes
+    ----------
+    title : stands before the number in names ("NB(30)"), in small letters in texts ("nb:30")
+    """
+
+    scale: float = field(default=1.0, kw_only=True)
+
+    title: ClassVar[str]
+    beta: ClassVar[float] = math.nan
+    infinite_at_zero: ClassVar[bool] = False
+    free_part: ClassVar[str | None] = None
+
+    def __post_init__(self) -> None:
+        own, given = self._own(), self.number
+        number = math.nan
+        if not (isinstance(given, str) and given.strip().lower() == "auto"):
+            with contextlib.suppress(TypeError, ValueError):
+                number = float(given)
+            if not (math.isfinite(number) and number > 0):
+                kind = type(self).__name__
+                raise ValueError(f'{kind}({own}={given!r}): the {own} must be a finite number > 0, or "auto".')
+        object.__setattr__(self, own, number)
+
+    def __repr__(self) -> str:
+        number = "auto" if self.unsized else self.number
+        return f"{type(self).__name__}({self._own()}={number!r})"
+
+    def _own(self) -> str:
+        return next(known.name for known in fields(self) if known.name != "scale")
+
+    @property
+    def number(self) -> float:
+        """The number, in the unit of X."""
+        number: float = getattr(self, self._own())
+        return number
+
+    @property
+    def unsized(self) -> bool:
+        """Whether the number is yet to be found."""
+        return math.isnan(self.number)
+
+    @property
+    def name(self) -> str:
+        return f"{self.title}({self._written('g')})"
+
+    @property
+    def key(self) -> str:
+        return f"{self.title.lower()}:{self._written('g')}"
+
+    @property
+    def text(self) -> str:
+        """What reads back exactly."""
+        return f"{self.title.lower()}:{self._written('')}"
+
+    def _written(self, form: str) -> str:
+        return "auto" if self.unsized else format(self.number, form)
+
+    def scaled(self, factor: float) -> Self:
+        return self if self.unsized else replace(self, scale=self.scale * factor)
+
+
 Omega = tuple[Loss, ...]
 """A set of losses, in the order given."""
 
@@ -155,6 +226,11 @@ def base_of(loss: Loss) -> Loss:
 def is_quadratic(omega: Omega) -> bool:
     """Tell whether all are beta = 2, of all of X or of rows and parts of it: coordinate descent then minimises it."""
     return all(base_of(loss).free_part == "gram" for loss in omega)
+
+
+def is_frobenius(omega: Omega) -> bool:
+    """Tell whether all of X has one loss, beta = 2, for which one curvature serves all columns."""
+    return len(omega) == 1 and omega[0].free_part == "gram"
 
 
 def is_unsized(value: object, family: type) -> bool:
@@ -173,19 +249,6 @@ def is_unsized(value: object, family: type) -> bool:
     if not isinstance(value, list | tuple | set | frozenset):
         return False
     return any(is_unsized(loss, family) for loss in value)
-
-
-def positive_or_auto(family: str, name: str, value: object) -> float | None:
-    """Check the parameter of a family of losses: a finite number > 0, or None for "auto"."""
-    if isinstance(value, str) and value.strip().lower() == "auto":
-        return None
-    try:
-        number = float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
-        number = math.nan
-    if not (math.isfinite(number) and number > 0):
-        raise ValueError(f'{family}({name}={value!r}): the {name} must be a finite number > 0, or "auto".')
-    return number
 
 
 def betas_of(omega: Omega) -> list[float]:

@@ -18,6 +18,7 @@ SHORT = {0.0: "IS", 1.0: "KL", 2.0: "Fro"}
 """Names in tables and figures."""
 
 _SERIES_RADIUS = 1e-2
+"""Up to here the series to its eighth power has all digits; beyond it the difference loses about two of them."""
 
 
 @dataclass(frozen=True)

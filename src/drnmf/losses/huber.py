@@ -8,23 +8,21 @@ entries: the parts are those of beta = 2 times the weights, and the exponents ar
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
-from drnmf.losses.base import positive_or_auto
+from drnmf.losses.base import Sized
 from drnmf.numerics import Array, as_float64, namespace
 
 
-@dataclass(frozen=True)
-class Huber:
+@dataclass(frozen=True, repr=False)
+class Huber(Sized):
     """Huber's loss, quadratic up to a distance of delta and linear beyond; taken wherever a beta is.
 
     Parameters
     ----------
     delta : number > 0, in the unit of X; or "auto": 1.345 standard deviations of the residuals, which are measured by
         their median in turn with the factors
-    scale : what X is multiplied by where the loss is computed, and so delta (`scaled`)
 
     Examples
     --------
@@ -32,40 +30,17 @@ class Huber:
     ('Huber(0.5)', 'huber:auto')
     """
 
-    delta: float | str = "auto"
-    scale: float = field(default=1.0, repr=False)
+    delta: float = "auto"  # type: ignore[assignment]
 
-    beta: ClassVar[float] = math.nan
+    title: ClassVar[str] = "Huber"
     degree: ClassVar[float] = 2.0
     exponents: ClassVar[tuple[float, float]] = (1.0, 0.0)
-    infinite_at_zero: ClassVar[bool] = False
-    free_part: ClassVar[str | None] = None
     homogeneous: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        delta = positive_or_auto("Huber", "delta", self.delta)
-        object.__setattr__(self, "delta", "auto" if delta is None else delta)
-
-    @property
-    def name(self) -> str:
-        return f"Huber({self.delta if self.unsized else format(self.delta, 'g')})"
-
-    @property
-    def key(self) -> str:
-        return f"huber:{self.delta if self.unsized else format(self.delta, 'g')}"
-
-    @property
-    def unsized(self) -> bool:
-        """Whether delta is yet to be found."""
-        return self.delta == "auto"
 
     @property
     def distance(self) -> float:
         """Delta in the unit that the loss is computed in."""
-        return float(self.delta) * self.scale
-
-    def scaled(self, factor: float) -> Huber:
-        return replace(self, scale=self.scale * factor)
+        return self.delta * self.scale
 
     def terms(self, x: Array, v: Array) -> Array:
         off, delta = abs(as_float64(x) - as_float64(v)), self.distance

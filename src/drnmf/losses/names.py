@@ -6,14 +6,21 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeGuard
 
-from drnmf.losses.base import Loss, Omega, is_unsized
+from drnmf.losses.base import Loss, Omega, Sized, is_unsized
 from drnmf.losses.beta import NAMES, SHORT, Beta, as_beta
 from drnmf.losses.huber import Huber
 from drnmf.losses.negative_binomial import NegativeBinomial
 from drnmf.losses.part import Part, Rowwise
 
 _SHORT = {name.lower(): beta for beta, name in SHORT.items()}
-_PRINTED = re.compile(r"beta\s*=?\s*(?P<beta>[^\s]+)|nb\((?P<size>[^()]+)\)", re.IGNORECASE)
+FAMILIES: dict[str, type[Any]] = {kind.title.lower(): kind for kind in (NegativeBinomial, Huber)}
+"""Losses that are not beta-divergences, by the word of their texts; behind that of `Sized` stands a number."""
+_TEXTED = tuple(FAMILIES.values())
+TYPES: tuple[type[Any], ...] = (Beta, *_TEXTED, Part, Rowwise)
+"""The losses of the package, of which files may speak."""
+_PRINTED = re.compile(
+    rf"beta\s*=?\s*(?P<beta>[^\s]+)|(?P<word>{'|'.join(FAMILIES)})\((?P<size>[^()]+)\)", re.IGNORECASE
+)
 
 
 def as_loss(value: Any) -> Loss:
@@ -51,13 +58,13 @@ def as_loss(value: Any) -> Loss:
         return value
     if isinstance(value, str):
         value = _from_printed(value.strip())
-    if isinstance(value, str) and value.lower().startswith("nb:"):
+    word, colon, size = value.partition(":") if isinstance(value, str) else ("", "", "")
+    kind = FAMILIES.get(word.lower())
+    if kind is not None and bool(colon) == issubclass(kind, Sized):
         try:
-            return NegativeBinomial(float(value[3:]))
+            return kind(size) if colon else kind()
         except ValueError:
-            raise ValueError(f"{value!r} is not a negative binomial: write nb:SIZE, for example nb:30.") from None
-    if isinstance(value, str) and value.lower().startswith("huber:"):
-        return Huber(value[6:])
+            raise ValueError(f"{value!r} is no loss: write {word}:SIZE, a number > 0, for example {word}:30.") from None
     if isinstance(value, str) and value.lower().startswith("rows:"):
         _, rho, base = [*value.split(":", 2), "", ""][:3]
         return Rowwise(as_loss(_number(base)), rho.lower())
@@ -75,10 +82,10 @@ def _number(text: str) -> float | str:
 
 
 def _from_printed(name: str) -> str | float:
-    """Turn the name that a loss is printed with into what `as_beta` and `nb:` take; other text stays as it is."""
+    """Turn the name that a loss is printed with into what `as_beta` and `FAMILIES` take; other text stays as it is."""
     found = _PRINTED.fullmatch(name)
     if found is not None and found["size"]:
-        return f"nb:{found['size']}"
+        return f"{found['word']}:{found['size']}"
     if found is not None:
         try:
             return float(found["beta"])
@@ -159,10 +166,8 @@ def text_of(loss: Loss) -> str:
     >>> as_loss(float(text_of(Beta(0.1)))) == Beta(0.1), text_of(NegativeBinomial(30))
     (True, 'nb:30.0')
     """
-    if isinstance(loss, NegativeBinomial):
-        return loss.key if loss.unsized else f"nb:{loss.size!r}"
-    if isinstance(loss, Huber):
-        return loss.key if loss.unsized else f"huber:{loss.delta!r}"
+    if isinstance(loss, _TEXTED):
+        return str(loss.text)
     if isinstance(loss, Beta):
         return repr(loss.beta)
     raise ValueError(f"the loss {loss.name!r} has no text form: only the losses of the package have one.")
@@ -176,7 +181,7 @@ def as_written(value: object) -> Any:
     """
     if isinstance(value, Beta):
         return value.beta
-    return text_of(value) if isinstance(value, NegativeBinomial | Huber) else value
+    return value.text if isinstance(value, _TEXTED) else value
 
 
 def from_text(text: str) -> Loss:

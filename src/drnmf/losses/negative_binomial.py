@@ -11,23 +11,21 @@ and its majoriser has the exponents of Kullback-Leibler's, so t = N / P never ra
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
-from drnmf.losses.base import positive_or_auto
+from drnmf.losses.base import Sized
 from drnmf.numerics import Array, as_float64, namespace
 
 
-@dataclass(frozen=True)
-class NegativeBinomial:
+@dataclass(frozen=True, repr=False)
+class NegativeBinomial(Sized):
     """The negative binomial loss of a given size, taken wherever a beta is.
 
     Parameters
     ----------
     size : number > 0, in the units of X; the variance of a count with mean v is v + v^2 / size. Or "auto", for
         `BetaNMF` and `DRNMF`: found by likelihood in turn with the factors, then frozen (`unsized`)
-    scale : what X is multiplied by where the loss is computed, and so the size (`scaled`)
 
     Examples
     --------
@@ -36,46 +34,16 @@ class NegativeBinomial:
     """
 
     size: float
-    scale: float = field(default=1.0, repr=False)
 
+    title: ClassVar[str] = "NB"
     degree: ClassVar[float] = 1.0
     exponents: ClassVar[tuple[float, float]] = (0.0, 1.0)
-    infinite_at_zero: ClassVar[bool] = False
-    free_part: ClassVar[str | None] = None
     homogeneous: ClassVar[bool] = False
-
-    def __post_init__(self) -> None:
-        size = positive_or_auto("NegativeBinomial", "size", self.size)
-        object.__setattr__(self, "size", math.nan if size is None else size)
-
-    def __repr__(self) -> str:
-        shown = repr("auto") if self.unsized else f"{self.size!r}"
-        return f"NegativeBinomial(size={shown})"
-
-    @property
-    def unsized(self) -> bool:
-        """Whether the size is yet to be found."""
-        return math.isnan(self.size)
-
-    @property
-    def name(self) -> str:
-        return "NB(auto)" if self.unsized else f"NB({self.size:g})"
-
-    @property
-    def key(self) -> str:
-        return "nb:auto" if self.unsized else f"nb:{self.size:g}"
-
-    @property
-    def beta(self) -> float:
-        return math.nan
 
     @property
     def a(self) -> float:
         """The size in the units that the loss is computed in, where sums with it stay in the range of float64."""
         return min(max(self.size * self.scale, 1e-300), 1e300)
-
-    def scaled(self, factor: float) -> NegativeBinomial:
-        return replace(self, scale=self.scale * factor)
 
     def terms(self, x: Array, v: Array) -> Array:
         """x log(1 + s) - a log(1 + f), s = a (x - v) / (v (x + a)), f = (x - v) / (v + a).

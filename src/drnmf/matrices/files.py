@@ -122,15 +122,11 @@ def _read_npy(source: Path, variable: str | None) -> Matrix:
         try:
             return Matrix(np.lib.format.read_array(stream, allow_pickle=False))
         except ValueError as error:
-            if _is_pickle(error):
+            if "Object arrays cannot be loaded" in str(error):
                 raise Refused(
                     f"{source} holds Python objects (pickled), which are never loaded: save a numeric array instead."
                 ) from None
             raise
-
-
-def _is_pickle(error: ValueError) -> bool:
-    return "Object arrays cannot be loaded" in str(error)
 
 
 def _read_npz(source: Path, variable: str | None) -> Matrix:

@@ -81,6 +81,7 @@ class Objective:
 
     def factor(self, weights: Vector) -> float:
         """Compute that power of two, which penalties are multiplied by too."""
+        # 2^1024 is beyond float64
         return math.ldexp(1.0, min(self._exponent(weights), 1000))
 
     def _exponent(self, weights: Vector) -> int:

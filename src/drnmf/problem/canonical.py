@@ -19,7 +19,7 @@ from drnmf.algorithms.initialize import nonnegative_least_squares
 from drnmf.algorithms.result import Result
 from drnmf.backends.base import Ask, Data, Space
 from drnmf.backends.modes import Factors, Modes
-from drnmf.losses.base import Loss, Omega
+from drnmf.losses.base import Omega
 from drnmf.numerics import (
     AT_FLOOR,
     LARGEST_FIXED,
@@ -300,13 +300,16 @@ def check_fixed(data: Data, constraints: Constraints, omega: Omega, rank: int) -
         Where all components are fixed and zero in a column (row) of X that is not, under a loss that is infinite there,
         or where the size of a component is so far from that of X that the floor of the other factor would count.
     """
-    for side, name, what in (("H", "fixed", "column"), ("W", "fixed_W", "row"), *_column_modes(constraints)):
+    # the columns of a tensor are made of several modes, of whose single indices nothing is asked
+    modes = [(f"H{k}", "fixed", "") for k in range(len(constraints.columns))]
+    for side, name, what in (("H", "fixed", "column"), ("W", "fixed_W", "row"), *modes):
         block = constraints.block(side)
         if block is None:
             continue
         if constraints.sum_to_one != side:
             _check_size(block, name, data.mean)
-        infinite = [loss.name for loss in omega if _infinite_at_nothing(loss)]
+        # grows without bound as V goes to zero, as the integral of t^-b does
+        infinite = [loss.name for loss in omega if loss.exponents[1] >= 1.0]
         if infinite and len(block) == rank and what:
             sums = row_totals(data.T if side == "H" else data, data.mean)
             empty = np.flatnonzero((sums > 0) & ~(block > 0).any(axis=0))
@@ -316,16 +319,6 @@ def check_fixed(data: Data, constraints: Constraints, omega: Omega, rank: int) -
                     f"{infinite[0]} loss is infinite. Give {name} a small positive number there, leave one component "
                     f"free (raise n_components), or use a loss with beta > 1."
                 )
-
-
-def _column_modes(constraints: Constraints) -> list[tuple[str, str, str]]:
-    """The blocks of a tensor's columns, of whose single indices nothing is asked."""
-    return [(f"H{k}", "fixed", "") for k in range(len(constraints.columns))]
-
-
-def _infinite_at_nothing(loss: Loss) -> bool:
-    """Whether the loss of a positive entry grows without bound as V goes to zero: the integral of t^-b does."""
-    return loss.exponents[1] >= 1.0
 
 
 def _check_size(block: Array, name: str, mean: float) -> None:

@@ -100,14 +100,10 @@ def read_table(path: Path) -> list[dict[str, str]]:
         with path.open(encoding="utf-8", newline="") as stream:
             rows = csv.DictReader(stream)
             rows.fieldnames = [unguarded(name) for name in rows.fieldnames or ()]
-            return [{name: _unguarded(cell) for name, cell in row.items()} for row in rows]
+            # what a damaged row lacks, or has too much, is no text
+            return [{k: unguarded(cell) if isinstance(cell, str) else cell for k, cell in row.items()} for row in rows]
     except (ValueError, csv.Error) as error:
         raise ValueError(f"{path} is damaged: {error}.") from None
-
-
-def _unguarded(cell: object) -> Any:
-    """Give a name back as it was before it was written; what a damaged row lacks, or has too much, stays."""
-    return unguarded(cell) if isinstance(cell, str) else cell
 
 
 def read_run(folder: Path) -> Run:

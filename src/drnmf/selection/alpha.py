@@ -36,9 +36,12 @@ LOSS_OF_FIT = 0.05
 """How much larger than without it the loss may be under a volume penalty."""
 
 _FIRST, _FACTOR, _LARGEST, _BISECTIONS = 1e-3, 4.0, 16.0, 3
+"""The first alpha of a volume, the factor between two and the largest; then its logarithm is halved so often, after
+which the alpha found is within 4^(1/8), a fifth, of the limit."""
 SPARSITIES = (0.0, 0.001, 0.003, 0.01, 0.03, 0.1)
 """Alphas of a sparsity that are tried, in this order, until entries are predicted clearly worse."""
 _TOLERANCE = 1e-5
+"""Least tolerance of fits that are only compared: the losses that are told apart differ by percents."""
 
 
 @dataclass(frozen=True)

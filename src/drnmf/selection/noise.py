@@ -307,7 +307,8 @@ class NoiseQuestion:
 
     def profile(self, omega: Omega, counts: bool, notes: tuple[str, ...]) -> NoiseProfile:
         """Fit every loss on every fold, compare the noises, and read the answer off them."""
-        folds = self._folds()
+        seeds = range(self.seed, self.seed + masks_of(self.facts, self.fraction))
+        folds = [Fold.of(self.problem.given, self.facts, self.fraction, seed) for seed in seeds]
         seen = [fold.problem(self.problem) for fold in folds]
         starts = [self.problem.outside(start) for start in self.runner.starts]
         runs: list[dict[Loss, Result]] = []
@@ -332,10 +333,6 @@ class NoiseQuestion:
             listed, scores, chosen, slope, structure, middle, exact, solutions, self.known, self.counts
         )
         return compared.profile(self.facts, (*self.problem.notes, *notes))
-
-    def _folds(self) -> list[Fold]:
-        seeds = range(self.seed, self.seed + masks_of(self.facts, self.fraction))
-        return [Fold.of(self.problem.given, self.facts, self.fraction, seed) for seed in seeds]
 
     def _with_counts(self, folds: list[Fold], seen: list[Problem], runs: list[dict[Loss, Result]]) -> float:
         """Fit Kullback-Leibler, and the negative binomial of the size that scored entries have there."""

@@ -85,6 +85,7 @@ def grown(data: Data, below: Start, rank: int, rng: np.random.RandomState, colum
     """
     W, H = on_host(data, below)
     more = rank - H.shape[0]
+    # uniform numbers have the mean level / 2 in both factors: together level^2 / 4 for each component
     level = math.sqrt(4.0 * NEW_COMPONENT * positive_scale(data.mean) / max(more, 1))
     new_W, sizes = rng.uniform(size=(W.shape[0], more)) * level, columns or (H.shape[1],)
     new_H = column_products([rng.uniform(size=(more, size)) for size in sizes]) * level * 2.0 ** (len(sizes) - 1)

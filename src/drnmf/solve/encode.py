@@ -20,7 +20,7 @@ from drnmf.backends.core import single_blas
 from drnmf.backends.entries import check_structure
 from drnmf.backends.observed import stores, weigh
 from drnmf.backends.open import open_data
-from drnmf.losses.base import Omega, need_nonzeros_only
+from drnmf.losses.base import Omega, is_frobenius, need_nonzeros_only
 from drnmf.numerics import (
     AT_FLOOR,
     ENCODE_ITERATIONS,
@@ -190,7 +190,7 @@ class _Rows:
         omega, coefficients = objective.omega, objective.coefficients(self.weights)
         support = first > 0 if self.held else None
         penalties = _penalties_of_rows(side, G, objective, self.weights)
-        if [loss.free_part for loss in omega] != ["gram"]:
+        if not is_frobenius(omega):
             floor = EPS / G.shape[1] if sums else EPS * namespace(first).amax(first, axis=0)[None]
             floor = floor if support is None else np.where(support, floor, 0.0).astype(side.dtype)
             if curved is None:

@@ -135,6 +135,7 @@ def _better_than_reference(result: Result) -> tuple[str, ...]:
     return tuple(
         f"The run met a {loss.name} loss of {value:.6f} times its reference: the reference fit is not the best."
         for loss, value in zip(result.omega, smallest, strict=True)
+        # a smaller difference is rounding
         if value < 1.0 - 1e-9
     )
 

@@ -126,7 +126,7 @@ class Budget:
         """The control of the next run; `callback` is the user's, beside whatever watches the stage."""
         if self.jobs == 1:
             return self._take(stage, callback)
-        with self._alone:
+        with self._alone:  # what is left of the time is divided by the runs that are left: by one thread at a time
             return self._take(stage, callback)
 
     def expect(self, runs: int) -> None:

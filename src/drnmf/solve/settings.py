@@ -11,7 +11,7 @@ from joblib import effective_n_jobs
 from drnmf.algorithms.loop import Control
 from drnmf.backends.base import Data
 from drnmf.backends.parted import Parted, rowwise
-from drnmf.losses.base import Omega
+from drnmf.losses.base import Omega, is_frobenius
 from drnmf.numerics import HALS_TOLERANCE, HALS_WINDOW, TOLERANCE, Vector
 from drnmf.objective.constraints import Constraints, as_constraints, mode_constraints
 from drnmf.objective.penalties import as_penalties, settled
@@ -144,5 +144,5 @@ def control_of(model: Parameters, omega: Omega = ()) -> Control:
 
 def may_stop_early(model: Parameters, omega: Omega) -> bool:
     """Tell whether a fit takes plain steps of coordinate descent, of which long runs gain little, to its end."""
-    steps = as_solver(model.solver).update in ("auto", "hals") and [loss.free_part for loss in omega] == ["gram"]
+    steps = as_solver(model.solver).update in ("auto", "hals") and is_frobenius(omega)
     return model.tol is None and steps and not terms_of(model) and constraints_of(model).free

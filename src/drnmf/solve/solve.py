@@ -122,6 +122,7 @@ class Batcher:
 
     def _arrive(self, *calls: Waiting) -> None:
         with self._lock:
+            # the list alone is behind the lock: who completes it takes it away, and makes the runs outside
             self._waiting += calls
             ready = self._waiting if len(self._waiting) >= self._threads else []
             self._waiting = [] if ready else self._waiting

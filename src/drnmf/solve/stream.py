@@ -31,7 +31,7 @@ from drnmf.algorithms.weights import Fixed, Policy
 from drnmf.backends.base import Ask, Data, losses_of
 from drnmf.backends.open import opened_beside
 from drnmf.backends.weighted import taken_apart
-from drnmf.losses.base import Loss, Omega
+from drnmf.losses.base import Loss, Omega, is_frobenius
 from drnmf.losses.beta import Beta
 from drnmf.numerics import (
     LARGEST_KEPT,
@@ -299,7 +299,7 @@ def begin(
     r, p = H.shape[0], len(omega)
     each = [] if references is not None else [(loss,) for loss in omega]
     weights, state = policy.init(p)
-    zeros, known = np.zeros(p), gram is not None and _quadratic(omega) and data.shape[0] < data.shape[1]
+    zeros, known = np.zeros(p), gram is not None and is_frobenius(omega) and data.shape[0] < data.shape[1]
     first = Sums((gram @ H).astype(H.dtype), None, None, gram) if known else None
     return StreamState(
         data.scale,
@@ -499,9 +499,9 @@ def _met(
     seen = state.rows + rows + (state.made_of if one.start is not None else 0)
     share = share_of(rows, seen, forget, FADE if one.curved else BOUNDS_FADE) if seen > rows else 1.0
     spread = 0.0 if one.curved or (again and state.batches) else r / (r + seen)
-    alone = _quadratic(omega) and len(state.weights) == 1  # losses that are compared are of models that forget alike
+    alone = is_frobenius(omega) and len(state.weights) == 1  # losses that are compared are of models that forget alike
     heavy = _meeting(one, data, share, share_of(rows, seen, forget, 1.0)) if alone else None
-    steps = FIRST_SHARED if _quadratic(omega) else FIRST_STEPS
+    steps = FIRST_SHARED if is_frobenius(omega) else FIRST_STEPS
     return Batch(data, omega, share, max(1, steps // (seen // rows)), one.curved, spread, heavy=heavy, **given)
 
 
@@ -541,7 +541,7 @@ def _positive(losses: Vector) -> Vector:
 def _encoded(batch: Batch, H: Array, objective: Objective, weights: Vector, A: Array | None) -> Array:
     """W' (r, rows) under H: steps from A, or from a projection of the rows, made as those of H are."""
     data, omega = batch.data, batch.omega
-    side, c, alone = data.T, objective.coefficients(weights), _quadratic(omega)
+    side, c, alone = data.T, objective.coefficients(weights), is_frobenius(omega)
     if A is None and side.space.whole and not alone:
         A = _projected(data, as_numpy(H), omega, c)
     if A is None or alone or not (batch.curved and side.space.whole):
@@ -677,21 +677,13 @@ def _times_power(part: Any, H: Array, power: float) -> Any:
     return part if power == 0.0 else part * H if power == 1.0 else part * H**power
 
 
-def _quadratic(omega: Omega) -> bool:
-    return [loss.free_part for loss in omega] == ["gram"]
-
-
-def _bends_by_x(loss: Loss) -> bool:
-    return 1.0 <= loss.beta < 2.0
-
-
 def _curved(data: Data, omega: Omega, rank: int) -> bool:
     """Whether every column has a quadratic model of its own, and for beta = 2 alone all share one.
 
     A loss that bends by what x is, alone or beside others, is better off with bounds. How X is stored has no say in it,
     for batches may differ in that.
     """
-    if _quadratic(omega):
+    if is_frobenius(omega):
         return True
     few = rank <= NEWTON_RANK and len(omega) * rank * (rank + 1) // 2 * data.shape[1] <= LARGEST_KEPT
-    return few and not any(map(_bends_by_x, omega)) and all(loss.homogeneous for loss in omega)
+    return few and not any(1.0 <= loss.beta < 2.0 for loss in omega) and all(loss.homogeneous for loss in omega)

@@ -24,12 +24,9 @@ from drnmf.algorithms.updates.newton import Guarded
 from drnmf.algorithms.weights import Advance
 from drnmf.backends.base import Data, Elsewhere, Space
 from drnmf.backends.modes import Modes
-from drnmf.losses.beta import Beta
-from drnmf.losses.huber import Huber
 from drnmf.losses.interval import Coverage
+from drnmf.losses.names import TYPES as LOSSES
 from drnmf.losses.names import as_written
-from drnmf.losses.negative_binomial import NegativeBinomial
-from drnmf.losses.part import Part, Rowwise
 from drnmf.numerics import Array
 from drnmf.objective.penalties import PENALTIES
 from drnmf.objective.penalty import Penalty
@@ -56,11 +53,7 @@ TYPES: dict[str, type] = {
         Certificate,
         Coverage,
         Elsewhere,
-        Beta,
-        NegativeBinomial,
-        Huber,
-        Part,
-        Rowwise,
+        *LOSSES,
         *PENALTIES.values(),
     )
 }
@@ -182,7 +175,8 @@ def describe(parameters: Mapping[str, object]) -> Record:
 def described(value: object) -> object:
     """Turn a parameter into JSON; a loss is the number or the text that a user writes for it.
 
-    >>> described((Beta(1.0), NegativeBinomial(30)))
+    >>> from drnmf import NegativeBinomial
+    >>> described((1.0, NegativeBinomial(30)))
     [1.0, 'nb:30.0']
     """
     if isinstance(value, Penalty):

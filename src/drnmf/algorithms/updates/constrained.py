@@ -16,7 +16,7 @@ import numpy as np
 
 from drnmf.algorithms.updates.base import Facts, Parts, Rule, State, Wants
 from drnmf.algorithms.updates.steps import balanced_sizes, packed_product, triangle_rows
-from drnmf.losses.base import Omega
+from drnmf.losses.base import Omega, is_frobenius
 from drnmf.numerics import Array, Numbers, beside, namespace
 from drnmf.objective.constraints import Constraints, left_over, normalised
 from drnmf.objective.penalty import Bound, in_kind
@@ -108,7 +108,7 @@ def free_parts(F: Array, parts: Parts, fixed: int) -> Parts:
             bent = packed_product(Q, F) + (0.0 if gram is None else xp.asarray(beside(gram, F), dtype=F.dtype) @ F)
             sizes = (F * whole).sum(0) / (F * bent).sum(0)
         Q = Q[[row[l] for k, row in enumerate(triangle_rows(len(F))) if k >= fixed for l in range(fixed, k + 1)]]
-        if [loss.free_part for loss in parts.omega] == ["gram"]:  # beta = 2 alone under weights: as below
+        if is_frobenius(parts.omega):  # beta = 2 alone under weights: as below
             own = packed_product(Q, F[fixed:])[None]
             N, P, sizes = own + N - P, own, None
     elif gram is not None:  # beta = 2 alone: what the fixed components explain is taken off X

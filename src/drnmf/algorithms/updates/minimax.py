@@ -112,7 +112,7 @@ def solve_dual(F: Array, parts: Parts, guess: Vector | None = None) -> tuple[Vec
 
     if p == 1:
         evaluate(np.ones(1))
-    elif parts.penalties is None and _each_alone(parts):
+    elif parts.penalties is None and _having(parts).sum(0).max() <= 1:  # as rows of W where objectives are of rows
         evaluate(references / references.sum())  # any lambda moves every entry to the same place
         bound, _, t = best[0]
         return None, namespace(F).where(_above(parts, bound), t, 1.0), bound
@@ -124,11 +124,6 @@ def solve_dual(F: Array, parts: Parts, guess: Vector | None = None) -> tuple[Vec
         _ascend(evaluate, 0.99 * guess + 0.01 / p)
     bound, weights, t = best[0]
     return weights, t, bound
-
-
-def _each_alone(parts: Parts) -> bool:
-    """Whether no entry of the block has a part in two objectives, as rows of W where these are of groups of rows."""
-    return bool(_having(parts).sum(0).max() <= 1)
 
 
 def _having(parts: Parts) -> NDArray[np.bool_]:
@@ -155,6 +150,7 @@ def _equal(evaluate: Evaluate) -> None:
         difference = float(G[0] - G[1])
         return 0.0 if abs(difference) <= _ALIKE * G.max() else difference
 
+    # the difference falls with lambda: of one sign at both ends, a vertex is best, and `evaluate` has kept it
     if apart(0.0) > 0.0 > apart(1.0):
         brentq(apart, 0.0, 1.0, xtol=_ALIKE, maxiter=_TRIALS, disp=False)
 

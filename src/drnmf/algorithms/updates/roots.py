@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from drnmf.backends.core import native_core
-from drnmf.numerics import SUM_TOLERANCE, Array, Library, Numbers, namespace, precision_of, unit_roundoff
+from drnmf.numerics import LEAST_DIVISOR, SUM_TOLERANCE, Array, Library, Numbers, namespace, precision_of, unit_roundoff
 from drnmf.objective.constraints import normalised
 from drnmf.objective.penalty import Powers
 
@@ -61,7 +61,9 @@ def _newton_root(rising: Powers, falling: Powers, xp: Library, near: Array | Non
     kept from the signs of g catches the rest.
     """
     s = xp.zeros_like(next(iter(rising.values())))
+    # of log t; a search for sums, which begins near its last point, needs no more than SUM_TOLERANCE of it
     enough = 1e-14 if near is None else 1e-12
+    # e^s must stay a number: e^88 is the largest of float32, e^709 that of float64
     reach = 80.0 if precision_of(s) == "float32" else 700.0
     low, high = s - reach, s + reach
     s = s if near is None else xp.clip(xp.log(near), -reach, reach)
@@ -132,6 +134,7 @@ def _like(part: Array, F: Array) -> Array:
 
 def tolerance(F: Array) -> float:
     """Return how far the sum of a column may be from its total before it is scaled to it."""
+    # the sum of r numbers is not known better than r roundings
     return max(SUM_TOLERANCE, 8.0 * F.shape[0] * unit_roundoff(F))
 
 
@@ -166,7 +169,7 @@ class _Search:
         self.constant = constant - shift
         self.low, self.high = self._alone(self.sums / F), self._alone(self.sums / (F.shape[0] * F))
         if self.pole:
-            self.low = xp.clip(self.low, _TINY, None)
+            self.low = xp.clip(self.low, LEAST_DIVISOR, None)
         weight = xp.where(self.moves, F / xp.where(self.moves, bend, 1.0), 0.0)
         first = (weight * (slope + shift)).sum(0) / weight.sum(0)
         self.fresh = self.known  # columns of which only the bound `low` is known, and nothing was tried below the root
@@ -204,6 +207,7 @@ class _Search:
             off = abs(reached - 1.0) > near
             if not bool((off & (self.mu != before)).any()):
                 break
+            # to leave columns out copies the others, which does not pay after every turn
             if turn % 4 == 3:
                 some = xp.where(off)[0]
                 here, t = here[some], t[:, some]
@@ -275,6 +279,3 @@ class _Search:
 def _power(t: Array, exponent: float) -> Array:
     """t to a power, without the cost of a general one where there is a shorter way."""
     return t if exponent == 1.0 else t * t if exponent == 2.0 else t**exponent
-
-
-_TINY = 1e-37

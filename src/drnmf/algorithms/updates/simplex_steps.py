@@ -18,6 +18,7 @@ from drnmf.algorithms.updates.base import Parts
 from drnmf.algorithms.updates.steps import balanced_sizes, packed, packed_product, triangle_rows
 from drnmf.backends.core import native_core
 from drnmf.numerics import (
+    LEAST_DIVISOR,
     PAIR_TOLERANCE,
     SIMPLEX_MOVES,
     Array,
@@ -172,16 +173,13 @@ def _moved(F: Array, slope: Array, floor: Numbers, moves: int, M: _Curvature) ->
             break
         high = xp.argmax(gap * (gap / xp.where(bend > 0, bend, math.inf)), 0)
         room = _taken(xp, H, high[None])[0]
-        change = (_taken(xp, gap, high[None]) / xp.clip(_taken(xp, bend, high[None]), _TINY, None))[0]
+        change = (_taken(xp, gap, high[None]) / xp.clip(_taken(xp, bend, high[None]), LEAST_DIVISOR, None))[0]
         going, inside = wide > PAIR_TOLERANCE * first, change < room - floor
         change = xp.where(going, xp.where(inside, change, room - floor), 0.0)
         _put(xp, H, high, xp.where(going & ~inside, floor + 0.0 * room, room - change))
         _put(xp, H, low, _taken(xp, H, low[None])[0] + change)
         slope = slope + change * (towards - M.column(high))
     return H
-
-
-_TINY = 1e-37
 
 
 def model_minimum(F: Array, parts: Parts) -> Array:

@@ -21,7 +21,6 @@ from drnmf.apps.paper.experiment import Experiment, Row, markdown, show, write_c
 from drnmf.apps.paper.fits import Facts, Lookup, Options, Plan, Results, Saved, Unit
 from drnmf.apps.text.topics import clustering_accuracy
 from drnmf.estimators.models import DRNMF, BetaNMF
-from drnmf.losses.huber import Huber
 from drnmf.losses.part import Rowwise
 from drnmf.numerics import Vector
 from drnmf.parameters.solver import Solver
@@ -136,7 +135,7 @@ def _outlier_error(seed: int) -> float:
     truth = rng.gamma(1.0, size=(100, 5)) @ rng.gamma(1.0, size=(5, 80))
     X = truth + 0.01 * rng.uniform(size=truth.shape)
     X = np.where(rng.uniform(size=truth.shape) < 0.03, 10.0 * X, X)
-    models = [BetaNMF(5, beta=beta, random_state=seed) for beta in (Huber("auto"), 2)]
+    models = [BetaNMF(5, beta=beta, random_state=seed) for beta in ("huber:auto", 2)]
     far, near = (np.linalg.norm(model.fit_transform(X) @ model.components_ - truth) for model in models)
     return float(far / near)
 

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
+from operator import methodcaller
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -254,13 +255,13 @@ class Blocks:
         return self
 
     def column(self, j: int) -> Vector:
-        return np.concatenate(self.collect(partial(_column, j)))
+        return np.concatenate(self.collect(methodcaller("column", j)))
 
     def dot(self, B: Array) -> Array:
         return np.concatenate(self.collect(_dot, Shared(B)))
 
     def squared_norms(self) -> Vector:
-        return self.add_up(_squared_norms)
+        return self.add_up(methodcaller("squared_norms"))
 
     def digest(self) -> str:
         """The hashes of the rows are made where the rows are, and meet here in order: blocks make no difference."""
@@ -358,10 +359,6 @@ def _listed(function: Callable[..., object], data: Data, *arguments: object) -> 
     return [function(data, *arguments)]
 
 
-def _column(j: int, data: Starts) -> Vector:
-    return data.column(j)
-
-
 def _row(holder: Holder, i: int, scale: float) -> Vector:
     return holder.data(1.0, scale).T.starts.column(i)
 
@@ -372,10 +369,6 @@ def _dot(data: Starts, B: Array) -> Array:
 
 def _dot_transposed(data: Data, A: Array) -> Array:
     return data.T.starts.dot(np.ascontiguousarray(A.T))
-
-
-def _squared_norms(data: Starts) -> Vector:
-    return data.squared_norms()
 
 
 def _row_digests(data: Layer) -> bytes:

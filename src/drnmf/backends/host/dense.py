@@ -131,7 +131,7 @@ def moments(X: Array, scale: float = 1.0) -> tuple[float, float, int, int]:
     The entries that are not finite have no part in the other three; a bounded block of rows is looked at at a time.
     """
     total, squares, zeros, missing = 0.0, 0.0, 0, 0
-    for at in row_blocks((X.shape[0], X.shape[1]), 8):
+    for at in row_blocks((X.shape[0], X.shape[1]), 8):  # bytes of float64, in which they are added
         block = X[at].astype(np.float64) * scale
         seen = np.isfinite(block)
         if not seen.all():

@@ -13,6 +13,7 @@ from drnmf.losses.negative_binomial import NegativeBinomial
 
 NEGATIVE_BINOMIAL = -1.0  # in the place of a beta, which is never negative
 MOST_COMPONENTS = 256
+"""The last row of `fused.BLOCKS`: plain torch serves larger ranks."""
 
 Kernel = tuple[float, float]
 """The id of a loss, a constant of compilation (beta, or the id of a family), and a parameter known at run time."""

@@ -84,6 +84,7 @@ class Seen:
         weight = np.broadcast_to(np.asarray(weight, dtype=np.float64), X.shape)
         at = np.isfinite(X) & (weight > 0) & (np.nan_to_num(X).sum(axis=1) > 0)[:, None]
         mu = np.maximum(np.asarray(W, np.float64) @ np.asarray(H, np.float64), np.finfo(np.float64).tiny)
+        # a component below a thousandth of the largest of its row is none that the fit has used there
         free = int((np.asarray(W) > 1e-3 * np.max(W, axis=1, keepdims=True))[at.any(axis=1)].sum())
         return cls(X[at], mu[at], weight[at], free)
 
@@ -115,6 +116,7 @@ def _parameter(noise: Noise, seen: Seen, grid: Grid) -> float:
     if bounds is None:
         return math.nan
     found = likely_parameters(noise.log_mass(seen.x, seen.mu, grid), [seen.weight], bounds)[0]
+    # at most tenfold: where the fit takes nearly all entries they do not tell their noise
     taken = seen.x.size / max(seen.x.size - seen.free, 0.1 * seen.x.size)
     return found * (math.sqrt(taken) if isinstance(noise, GaussianNoise) else taken)
 
@@ -152,7 +154,8 @@ class KnownComponents:
         """Find the loss of the noise of X: entries that are held out of the contributions tell."""
         facts = facts_of(counted(self.given))
         fraction = HELD_OUT if HELD_OUT * facts.count >= LEAST_ENTRIES else 0.0
-        folds = [self._fold(facts, fraction, k) for k in range(MASKS if fraction else 1)]
+        seeds = range(self.seed, self.seed + (MASKS if fraction else 1))
+        folds = [Fold.of(self.given, facts, fraction, seed) for seed in seeds]
         omega = tuple(Beta(LEAST_BETA if beta == 0.0 and facts.zeros else beta) for beta in BETAS)
         fits: list[Fits] = [{loss: self._fit(loss, fold) for loss in omega} for fold in folds]
         size = None
@@ -163,9 +166,6 @@ class KnownComponents:
         listed = candidates(omega, facts.unit is not None, size)
         loss = listed[choose_noise(folds, fits, listed, facts.unit)[0]].loss
         return self._corrected(loss, facts) if isinstance(loss, NegativeBinomial) else loss
-
-    def _fold(self, facts: Facts, fraction: float, k: int) -> Fold:
-        return Fold.of(self.given, facts, fraction, self.seed + k)
 
     def _fit(self, loss: Loss, fold: Fold) -> tuple[object, object]:
         mask = None if fold.mask is None else fold.mask.others

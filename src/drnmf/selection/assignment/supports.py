@@ -260,6 +260,7 @@ class Supports:
                 negative, positive = loss.parts(x, v, power_ceiling(x.dtype))
                 slope += part * ((weight * (positive - negative)) @ H.T)
                 bend += part * ((weight * loss.curvature(x, v)) @ (H * H).T)
+            # 1e-300, because both values of `where` are computed
             promise[at] = np.where((slope < 0) & (W[at] == 0) & (bend > 0), slope**2 / np.maximum(bend, 1e-300), 0.0)
         return promise
 

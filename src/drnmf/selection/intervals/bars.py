@@ -266,6 +266,7 @@ def error_bars(refits: Refits, start: Start, ask: Draws) -> Intervals | None:
     level = level.settled(weight)
     began = time.perf_counter()
     drawn = list(level.draws(range(min(FIRST, ask.draws))))
+    # a clock may stand still between two looks, and without a limit what is left is inf
     fits = int(min(ask.left() / max(time.perf_counter() - began, 1e-9), 1e9) * len(drawn)) + len(drawn)
     fits = min(fits, max(LARGE_WORK // (fit[0].shape[0] * fit[1].size), LEAST_FITS))
     most, truths = affordable(ask.draws, ask.truths, fits)

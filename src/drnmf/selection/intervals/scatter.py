@@ -99,6 +99,7 @@ class Scatter:
 
     def draw(self, V: Vector, seed: Sequence[int]) -> Vector:
         """Draw entries with means V."""
+        # a mean of zero has no variance under beta < 2, nor a Gamma distribution
         rng, V = np.random.default_rng(seed), np.maximum(V, 1e-12 * float(V.mean()))
         if self.sd is not None or self.loss.beta == 2.0:
             drawn = V + np.sqrt(self.variance(V)) * rng.standard_normal(V.shape)
@@ -120,12 +121,14 @@ def unit_variance(loss: Loss, V: Vector) -> Vector:
     >>> unit_variance(KL, np.array([2.0, 3.0])).tolist(), unit_variance(NegativeBinomial(1.0), np.array([2.0])).tolist()
     ([2.0, 3.0], [6.0])
     """
+    # its square and one over that stay numbers
     V = np.maximum(V, _TINY**0.25)
     return np.asarray(1.0 / loss.curvature(V, V))
 
 
 def dispersed(mean: Vector, variance: Vector, rng: np.random.Generator) -> Vector:
     """Draw positive numbers with given means and variances (Gamma)."""
+    # infinite where there is no variance; with 1e12 the draws are the mean to six digits
     shape = np.minimum(mean**2 / variance, 1e12)
     return np.asarray(rng.standard_gamma(shape) * (mean / shape))
 
@@ -137,13 +140,14 @@ def counts(mean: Vector, variance: Vector, rng: np.random.Generator) -> Vector:
     >>> bool(abs(drawn.mean() - 3.0) < 0.05), bool(abs(drawn.var() - 5.0) < 0.2)
     (True, True)
     """
+    # what is within 1e-9 of the mean is rounding of Poisson's variance
     excess = variance - mean
     if (excess < -1e-9 * mean).any():
         real = dispersed(mean, np.maximum(variance - _ROUNDING, 1e-6 * variance), rng)
         return np.floor(real + rng.random(mean.shape))
     over = excess > 1e-9 * mean
     mixed = np.where(over, dispersed(mean, np.where(over, excess, 1.0), rng), mean)
-    return rng.poisson(np.minimum(mixed, 1e18)).astype(np.float64)
+    return rng.poisson(np.minimum(mixed, 1e18)).astype(np.float64)  # NumPy refuses means from 9.2e18 on
 
 
 def entries_of(given: Received) -> tuple[Vector, Vector]:

@@ -81,6 +81,7 @@ class NegativeBinomialNoise:
 
     def bounds(self, x: Vector, mu: Vector, grid: Grid) -> tuple[float, float] | None:
         assert grid.unit is not None
+        # from 1e5 times the mean on the variance is Poisson's to five digits
         return 1e-2 * grid.unit, 1e5 * max(grid.unit, float(mu.mean()))
 
     def log_mass(self, x: Vector, mu: Vector, grid: Grid) -> LogMass:
@@ -125,6 +126,7 @@ class DispersedNoise:
     def bounds(self, x: Vector, mu: Vector, grid: Grid) -> tuple[float, float] | None:
         """Around twice the mean loss, and no lower than where Z oscillates between points of the grid (sd = u/2)."""
         middle, unit = float(np.median(mu)), grid.unit
+        # a standard deviation of a millionth of the mean
         least = 1e-12 * middle**self.beta
         if unit is not None:
             least, x = (0.5 * unit) ** 2 / max(middle, unit) ** (2.0 - self.beta), np.maximum(x, ZERO * unit)

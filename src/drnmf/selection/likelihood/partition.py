@@ -85,6 +85,7 @@ class Partition:
     def _between(self, logs: Vector) -> Vector:
         if self.at.size == 1:
             return np.full(self.mu.shape, logs[0])
+        # log 0 = -inf, of which a spline would make NaN everywhere
         return np.asarray(CubicSpline(np.log(self.at), np.maximum(logs, -1e4))(self._log_mu))
 
     @cached_property
@@ -174,6 +175,7 @@ class Partition:
 
     def _deviance(self, y: Vector, mu: Vector) -> Vector:
         half = 0.5 * self.beta
+        # e^709 is the largest number, and x is multiplied by others; zero has no logarithm
         x = np.exp(np.minimum(y, 600.0)) if half == 0.0 else np.maximum(1.0 + half * y, 0.0) ** (1.0 / half)
         return np.asarray(Beta(self.beta).terms(*np.broadcast_arrays(np.maximum(x, 1e-200), mu)))
 
@@ -199,6 +201,7 @@ def _distances(beta: float) -> tuple[Callable[[Vector], Vector], Callable[[Vecto
 
 def _log_sum(logs: Vector) -> Vector:
     """Compute log(sum(exp(logs))) over the first axis."""
+    # where all are -inf, -inf minus itself would be NaN
     peak = np.maximum(logs.max(axis=0), -1e300)
     with np.errstate(divide="ignore"):
         return np.asarray(peak + np.log(np.exp(logs - peak).sum(axis=0)))

@@ -106,6 +106,7 @@ class Schedule:
     def advance(self, stage: str, work: float, detail: str, fresh: bool = True) -> None:
         """Note that work was done; only that of `fresh` runs that came to their end tells the rate."""
         with self._alone:
+            # runs of several threads come to their ends at once, and the rate is made of sums over all of them
             now = self.seconds
             self._apart += 0.0 if fresh and work else now - self._last
             self._last = now
