@@ -6,6 +6,7 @@ import gc
 import os
 import signal
 import threading
+import time
 import tracemalloc
 
 import numpy as np
@@ -111,12 +112,23 @@ def test_out_of_core_changes_no_bit(cluster):
         np.testing.assert_array_equal(one, other)
 
 
+def worker_process(client):
+    """The process of a worker that is up: one that dies while it starts is not started again, and fits would wait."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        for nanny in client.cluster.workers.values():
+            if nanny.process is not None and nanny.process.status is distributed.Status.running:
+                return nanny.process.pid
+        time.sleep(0.01)
+    pytest.fail("no worker came up in a minute")
+
+
 def killer(client, iterations, delay=0.0):
     """A callback that kills one worker process, at once or a moment later, after the iterations given."""
     killed = []
 
     def kill():
-        killed.append(next(iter(client.run(os.getpid).values())))
+        killed.append(worker_process(client))
         os.kill(killed[-1], signal.SIGKILL)
 
     def callback(progress):
