@@ -558,7 +558,9 @@ def _encoded(batch: Batch, H: Array, objective: Objective, weights: Vector, A: A
         rounds = 1 if alone else ROUNDS if len(omega) == 1 or batch.first is not None else ROUNDS_OF_SEVERAL
         return encode(data, H, objective, weights, rounds, 0.0, False, A, curved).T
     floor = factor_floor(data.mean, H.shape[0])
-    A = namespace(A).clip(side.space.put(A), floor, None)  # the end of `encode` has zeros, which no bound leaves
+    A = side.space.put(A)
+    if again:
+        A = namespace(A).clip(A, floor, None)  # the end of `encode` has zeros, which no bound leaves
     for _ in range(1 if batch.curved else STEPS_AGAIN):
         sums, _ = _sums_of(replace(batch, data=side), H, A, 1.0, False)
         stepped = solved(sums, A, omega, c, floor, _penalty_of("W", A, side, objective, weights))
