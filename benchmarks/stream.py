@@ -10,7 +10,7 @@ robust  DR {1, 2}: the largest scaled loss over a full fit's after 3 passes; row
         standard errors
 repeat  one batch repeated, with forget = half of its rows, until 100 passes lower its loss by less than 1e-4 of it (or
         2000 times), over a fit from the same start
-memory  peak memory of `drnmf stream` on a .npy of float32 beside its batch
+memory  peak memory of `drnmf stream` on a .npy of float32 of 8 GB, made for it, beside its batch
 growth  newsgroups: rec.autos and sci.space from the batch in the middle on; top words of each that one component has,
         and had before they came, and of the 20 words that each has most more of than the other classes; cosines of the
         others, and those in a stream of the others alone
@@ -198,7 +198,7 @@ app()
 """
 
 
-def memory(seeds: range, shape: tuple[int, int] = (200_000, 1000)) -> list[dict[str, Any]]:
+def memory(seeds: range, shape: tuple[int, int] = (2_000_000, 1000)) -> list[dict[str, Any]]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "X.npy"
         X = np.lib.format.open_memmap(path, "w+", np.float32, shape)

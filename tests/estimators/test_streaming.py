@@ -70,6 +70,15 @@ def test_one_batch_that_comes_again_ends_where_a_fit_ends(beta: float) -> None:
     assert loss_of(model, X)[0] <= 1.001 * whole.losses_[0]
 
 
+def test_rows_that_come_again_may_have_nothing_observed() -> None:
+    X = counts(mean=0.3)  # mostly zeros: steps of the bound alone
+    X[7] = np.nan
+    seen = ~np.isnan(X).all(axis=1)
+    once, thrice = (BetaNMF(3, beta=1, random_state=0).fit_stream(batches(X), passes=k) for k in (1, 3))
+    assert np.isfinite(thrice.components_).all()
+    assert loss_of(thrice, X[seen])[0] < loss_of(once, X[seen])[0]
+
+
 @pytest.mark.parametrize("model", MODELS, ids=str)
 def test_sparse_and_dense_rows_say_the_same(model: Any) -> None:
     """Under several losses components differ in their size more than in their profiles."""

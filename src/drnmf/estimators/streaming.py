@@ -365,7 +365,7 @@ def _adopt(
     if given is not None:
         references = given * (1.0 if p == 1 else float(state.rows))
     model.stream_, model.rows_seen_ = state, state.rows
-    model.components_ = placement.hand_back(state.followers[0].H / units.right)
+    model.components_ = placement.hand_back(state.followers[0].H * (1.0 / units.right))  # a power of two
     model.n_components_, model.omega_ = state.followers[0].H.shape[0], omega
     model.betas_, model.loss_names_ = np.array(betas_of(omega)), [loss.name for loss in omega]
     model.weights_, model.losses_, model.references_ = state.weights, losses, references

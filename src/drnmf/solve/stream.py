@@ -74,6 +74,10 @@ ROUNDS, ROUNDS_OF_SEVERAL = 3, 6
 higher; but losses that are compared with one another have to be those of a W that is all but found, which of rows that
 come again it is already."""
 
+STEPS_AGAIN, FURTHEST = 2, 2.0
+"""Steps of a bound for W of rows that come again, and the largest change of an entry that is taken further (`_beyond`).
+As good as the three sweeps of `encode`: its third only tells whether a step was too long."""
+
 KEPT = 0.05
 """Least part of an even spread over the components that the projection of a row leaves."""
 
@@ -118,6 +122,10 @@ class Sums:
         """Add other sums; what one of the two does not have is what the other has."""
         return self.map(lambda a, b: b if a is None else a if b is None else a + b, other)
 
+    def take_in(self, other: Sums) -> Sums:
+        """Add other sums in place, where these have the memory."""
+        return self.map(lambda a, b: b if a is None else a if b is None else _added(a, b), other)
+
     def times(self, factor: float) -> Sums:
         """Multiply every part."""
         return self.map(lambda part: None if part is None else part * factor)
@@ -151,7 +159,7 @@ def _bound_minimum(terms: list[tuple[Loss, Sums]], H: Any, floor: float, added: 
     xp = namespace(H)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         root = positive_root(rising, falling, H)
-        if not (bool((total(rising) > 0).all()) and bool((root < np.inf).all())):
+        if not (bool((total(rising) > 0).all()) and bool(xp.amax(root) < np.inf)):
             root = xp.where((total(rising) > 0) & (root < np.inf), root, H)
     return xp.clip(root, floor, None)
 
@@ -542,15 +550,35 @@ def _encoded(batch: Batch, H: Array, objective: Objective, weights: Vector, A: A
     """W' (r, rows) under H: steps from A, or from a projection of the rows, made as those of H are."""
     data, omega = batch.data, batch.omega
     side, c, alone = data.T, objective.coefficients(weights), is_frobenius(omega)
+    curved = batch.curved or (H.shape[0] <= NEWTON_RANK and data.zeros <= MOSTLY * data.count)
+    again = A is not None and batch.first is not None and len(omega) == 1 and not curved
     if A is None and side.space.whole and not alone:
         A = _projected(data, as_numpy(H), omega, c)
-    if A is None or alone or not (batch.curved and side.space.whole):
-        curved = batch.curved or (H.shape[0] <= NEWTON_RANK and data.zeros <= MOSTLY * data.count)
+    if A is None or alone or not ((batch.curved or again) and side.space.whole):
         rounds = 1 if alone else ROUNDS if len(omega) == 1 or batch.first is not None else ROUNDS_OF_SEVERAL
         return encode(data, H, objective, weights, rounds, 0.0, False, A, curved).T
-    A, floor = side.space.put(A), factor_floor(data.mean, H.shape[0])
-    sums, _ = _sums_of(replace(batch, data=side), H, A, 1.0, False)
-    return side.space.put(solved(sums, A, omega, c, floor, _penalty_of("W", A, side, objective, weights)))
+    floor = factor_floor(data.mean, H.shape[0])
+    A = side.space.put(A)
+    if again:
+        A = namespace(A).clip(A, floor, None)  # the end of `encode` has zeros, which no bound leaves
+    for _ in range(1 if batch.curved else STEPS_AGAIN):
+        sums, _ = _sums_of(replace(batch, data=side), H, A, 1.0, False)
+        stepped = solved(sums, A, omega, c, floor, _penalty_of("W", A, side, objective, weights))
+        A = side.space.put(stepped if batch.curved else _beyond(A, stepped, sums[0].rising))
+    return A
+
+
+def _beyond(A: Array, stepped: Array, rising: Array) -> Array:
+    """Go on from A past the minimum of a bound, 1.75 times as far in logarithms, with the sum of a row as it is there.
+
+    A bound goes a part of the way to the end, between none and all of it: so up to twice its step comes nearer too. But
+    it knows that sum, and far from where it was made it is no guide to more.
+    """
+    xp = namespace(A)
+    moved = xp.clip(stepped / A, 1.0 / FURTHEST, FURTHEST)
+    further = stepped * (moved * moved**0.5) ** 0.5
+    whole, now = (rising * stepped).sum(0), (rising * further).sum(0)
+    return further * xp.where(now > 0, whole / now, 1.0)  # a row of which nothing is observed has neither
 
 
 def _projected(data: Data, H: Any, omega: Omega, c: Vector) -> Any:
@@ -595,7 +623,7 @@ def _followed(
             if batch.spread > 0.0:
                 sums = tuple(part if part.gram is not None else _spread(part, batch.spread) for part in sums)
             if old:
-                sums = tuple(a.plus(b) for a, b in zip(old, sums, strict=True))
+                sums = tuple(now.take_in(before) for now, before in zip(sums, old, strict=True))
             if met is not None:
                 B = encode(met.data, H, objective, weights, 1, 0.0, False, met.first(A) if B is None else B, True).T
                 sums = (met.replaced(sums[0], A, B, H, omega),)
@@ -632,8 +660,12 @@ def _sums_of(batch: Batch, A: Array, H: Array, per: float, losses: bool) -> tupl
             sums.append(Sums(N / per, None, None, as_numpy(heavy @ A.T).astype(np.float64) / per))
             continue
         alike = loss.free_part == "sums" and rows is not None
-        N /= per  # in place: at many columns a stream is what it does to arrays as large as H
-        sums.append(Sums(_times_power(N, H, b), _times_power((P[:, :1] if alike else P) / per, H, -a)))
+        N *= 1.0 / per  # in place: at many columns a stream is what it does to arrays as large as H
+        if b == 1.0:
+            N *= H
+        sums.append(
+            Sums(N if b == 1.0 else _times_power(N, H, b), _times_power((P[:, :1] if alike else P) / per, H, -a))
+        )
     return tuple(sums), sweep.losses
 
 
@@ -671,6 +703,14 @@ def _spread(sums: Sums, part: float) -> Sums:
         return sums
     even = A.sum(1)[:, None] * (A.sum(0) / total)[None]
     return replace(sums, falling=(1.0 - part) * A + part * even)
+
+
+def _added(part: Any, other: Any) -> Any:
+    """Add to an array in place; where columns are not alike in one of the two, the sum is larger than the other."""
+    if part.shape != other.shape:
+        return part + other
+    part += other
+    return part
 
 
 def _times_power(part: Any, H: Array, power: float) -> Any:

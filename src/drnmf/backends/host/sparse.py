@@ -55,7 +55,7 @@ class SparseMatrix(HostMatrix, UnweightedSparse):
         own = float(rows.data.sum(dtype=np.float64)) / (rows.shape[0] * rows.shape[1]) if mean is None else mean
         with np.errstate(over="ignore"):  # in a unit where it is too large, `scaled` finds it in another
             squared_norm = float(np.square(rows.data, dtype=np.float64).sum())
-        return cls(sp.csc_array(rows), sp.csc_array(rows.T), own, squared_norm)
+        return cls(rows.tocsc(), rows.T, own, squared_norm)
 
     @property
     def shape(self) -> tuple[int, int]:
