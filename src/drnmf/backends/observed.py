@@ -274,16 +274,10 @@ class Product:
 
 @dataclass(frozen=True, eq=False)
 class Pieces:
-    """Weights taken apart, M = values * rows columns' * mask; None stands for ones.
+    """Weights taken apart, M = values * rows columns' * mask; None stands for ones."""
 
-    Attributes
-    ----------
-    values : (m, n)
-    rows, columns : (m,), (n,)
-    mask : Hidden
-    """
-
-    values: Any = None
+    values: Any = None  # (m, n)
+    # rows, columns: (m,), (n,)
     rows: Any = None
     columns: Any = None
     mask: Hidden | None = None

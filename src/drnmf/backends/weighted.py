@@ -27,17 +27,13 @@ class Sums:
 
 @dataclass(frozen=True)
 class Tally(Sums):
-    """Sums over the observed entries.
+    """Sums over the observed entries."""
 
-    Attributes
-    ----------
-    total, squares, weight : sums of the weighted entries, of their weighted squares and of the weights
-    zeros, count : how many are zero, and how many there are
-    """
-
+    # total, squares, weight: sums of the weighted entries, of their weighted squares and of the weights
     total: float
     squares: float
     weight: float
+    # zeros, count: how many are zero, and how many there are
     zeros: int
     count: int
 
@@ -339,20 +335,12 @@ class UnweightedSparse(Unweighted):
 
 @dataclass(frozen=True)
 class Columns(Sums):
-    """Sums over the held-out entries of every column, for means and standard errors by blocks of columns.
+    """Sums over the held-out entries of every column, for means and standard errors by blocks of columns."""
 
-    Attributes
-    ----------
-    counts : (n,) how many entries are held out and observed
-    losses : (p, n) sums of d(x | v) under the weights
-    logs : (n,) sums of log x over the positive ones
-    positive : (n,) how many those are
-    """
-
-    counts: Vector
-    losses: Vector
-    logs: Vector
-    positive: Vector
+    counts: Vector  # (n,) how many entries are held out and observed
+    losses: Vector  # (p, n) sums of d(x | v) under the weights
+    logs: Vector  # (n,) sums of log x over the positive ones
+    positive: Vector  # (n,) how many those are
 
 
 def others_of(observed: Observed) -> Observed:

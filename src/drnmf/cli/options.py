@@ -138,16 +138,10 @@ def parse_seconds(text: str | None) -> float | None:
 
 @dataclass(frozen=True)
 class Settings:
-    """The options of a command that are parameters of its model, checked.
+    """The options of a command that are parameters of its model, checked."""
 
-    Attributes
-    ----------
-    values : by the names of the parameters; None leaves the choice to the library
-    asked : all options of the command, by the names of its arguments
-    """
-
-    values: Asked
-    asked: Asked
+    values: Asked  # by the names of the parameters; None leaves the choice to the library
+    asked: Asked  # all options of the command, by the names of its arguments
 
     def __post_init__(self) -> None:
         for name, value in self.values.items():

@@ -45,26 +45,15 @@ def check_form(source: Path, shape: tuple[int, ...], dtype: np.dtype[np.generic]
 
 @dataclass(frozen=True)
 class Layout:
-    """How a table lies in its file; None finds out.
+    """How a table lies in its file; None finds out."""
 
-    Attributes
-    ----------
-    labels : how many of the first columns hold labels of the rows
-    delimiter : what separates the cells of a text file
-    sheet : which sheet of a workbook; None is the first
-    transpose : X is the table with rows and columns exchanged
-    layer : which layer of an AnnData file; None is "counts" where there is one, else X
-    long : whether it has a row for every entry of X: its row, its column, its value
-    image : rows and columns of the picture whose pixels the rows of X are
-    """
-
-    labels: int | None = None
-    delimiter: str | None = None
-    sheet: str | None = None
-    transpose: bool = False
-    layer: str | None = None
-    long: bool | None = None
-    image: tuple[int, int] | None = None
+    labels: int | None = None  # how many of the first columns hold labels of the rows
+    delimiter: str | None = None  # what separates the cells of a text file
+    sheet: str | None = None  # which sheet of a workbook; None is the first
+    transpose: bool = False  # X is the table with rows and columns exchanged
+    layer: str | None = None  # which layer of an AnnData file; None is "counts" where there is one, else X
+    long: bool | None = None  # whether it has a row for every entry of X: its row, its column, its value
+    image: tuple[int, int] | None = None  # rows and columns of the picture whose pixels the rows of X are
 
 
 AS_FOUND = Layout()

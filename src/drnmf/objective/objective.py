@@ -17,13 +17,6 @@ from drnmf.objective.penalty import NONE, Penalties
 class Objective:
     r"""Dbar_beta = D_beta / e_beta for the losses of Omega, and what the algorithms need of them.
 
-    Attributes
-    ----------
-    omega : the losses
-    references : (p,) float64, e_beta > 0
-    mean : mean(X), the scale of the data
-    penalties : what stands beside the losses, once
-
     Examples
     --------
     >>> from drnmf.losses.beta import Beta
@@ -32,10 +25,10 @@ class Objective:
     array([1., 2.])
     """
 
-    omega: Omega
-    references: Vector
-    mean: float
-    penalties: Penalties = NONE
+    omega: Omega  # the losses
+    references: Vector  # (p,) float64, e_beta > 0
+    mean: float  # mean(X), the scale of the data
+    penalties: Penalties = NONE  # what stands beside the losses, once
 
     def scaled(self, losses: Vector) -> Vector:
         """Compute D_beta / e_beta. Never clipped: e_beta is only a local minimum, so it may be below one."""

@@ -355,19 +355,12 @@ class _Measure:
 
 @dataclass(frozen=True)
 class BlockPenalties:
-    """The penalties as a function of the block that moves.
-
-    Attributes
-    ----------
-    block : which one that is
-    measures : of every block
-    factor : the power of two that the coefficients of the losses were multiplied by
-    """
+    """The penalties as a function of the block that moves."""
 
     penalties: Penalties
-    block: int
-    measures: tuple[Measures, ...]
-    factor: float
+    block: int  # which one that is
+    measures: tuple[Measures, ...]  # of every block
+    factor: float  # the power of two that the coefficients of the losses were multiplied by
 
     def bound(self, F: Array) -> Bound:
         """Add up the bounds of all penalties at the current block, or at a piece of it."""

@@ -31,22 +31,14 @@ little. That of a constant part costs nothing, and a regret in units of nothing 
 
 @dataclass(frozen=True, eq=False)
 class Division:
-    """X divided into parts.
+    """X divided into parts."""
 
-    Attributes
-    ----------
-    labels : what the parts are called
-    places : their rows (columns) in X, in order
-    across : whether parts are columns
-    losses : those of every part, in the unit of the caller; None where each has all losses of the fit
-    stack : X with the rows of part after part, where its parts are taken from that
-    """
-
-    labels: tuple[str, ...]
-    places: tuple[NDArray[np.intp], ...]
-    across: bool = False
+    labels: tuple[str, ...]  # what the parts are called
+    places: tuple[NDArray[np.intp], ...]  # their rows (columns) in X, in order
+    across: bool = False  # whether parts are columns
+    # those of every part, in the unit of the caller; None where each has all losses of the fit
     losses: tuple[Omega, ...] | None = None
-    stack: Stack | None = None
+    stack: Stack | None = None  # X with the rows of part after part, where its parts are taken from that
 
     def __len__(self) -> int:
         return len(self.labels)

@@ -26,22 +26,13 @@ KEEP = "keep"
 
 @dataclass(frozen=True)
 class Received:
-    """X, checked.
+    """X, checked."""
 
-    Attributes
-    ----------
-    X : as it is fitted; NaN in dense X is not observed
-    observed : weights of the entries, None where each counts once
-    notes : remarks on what was done to X
-    known : whether the weights are one over the squares of known standard deviations
-    signed : whether X holds readings below zero, which beta = 2 alone is defined for
-    """
-
-    X: Entries
-    observed: Observed | HeldOut | None = None
-    notes: tuple[str, ...] = ()
-    known: bool = False
-    signed: bool = False
+    X: Entries  # as it is fitted; NaN in dense X is not observed
+    observed: Observed | HeldOut | None = None  # weights of the entries, None where each counts once
+    notes: tuple[str, ...] = ()  # remarks on what was done to X
+    known: bool = False  # whether the weights are one over the squares of known standard deviations
+    signed: bool = False  # whether X holds readings below zero, which beta = 2 alone is defined for
 
     def columns(self, some: Indices) -> Received:
         """Return some columns, given by their indices; a `HeldOut` must be bound to X already."""

@@ -21,21 +21,14 @@ Names = tuple[str, ...] | None
 
 @dataclass(frozen=True)
 class Tabular:
-    """X (m, n) and what its rows and columns are called.
+    """X (m, n) and what its rows and columns are called."""
 
-    Attributes
-    ----------
-    X : array, sparse matrix, or whatever it was where nothing had to be done
-    rows, columns : a name each, None where they have none
-    image : rows and columns of the picture whose pixels the rows of X are
-    kind : "array", "frame" or "anndata"
-    """
-
-    X: Entries
+    X: Entries  # array, sparse matrix, or whatever it was where nothing had to be done
+    # rows, columns: a name each, None where they have none
     rows: Names = None
     columns: Names = None
-    image: tuple[int, int] | None = None
-    kind: str = "array"
+    image: tuple[int, int] | None = None  # rows and columns of the picture whose pixels the rows of X are
+    kind: str = "array"  # "array", "frame" or "anndata"
 
 
 def component_names(rank: int) -> list[str]:

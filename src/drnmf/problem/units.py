@@ -30,18 +30,12 @@ from drnmf.objective.penalty import Penalties, Penalty, Setting, mode_of
 
 @dataclass(frozen=True)
 class Units:
-    """How numbers of the caller and of a fit become each other.
+    """How numbers of the caller and of a fit become each other."""
 
-    Attributes
-    ----------
-    scale : what X is multiplied by in the fit
-    given : (p,) references of the caller, None where the fit computes them
-    held : "W" or "H" where that factor sums to one and so has no unit: all of X's is then in the other. Of the modes
-        of a tensor the first of the columns, "H0", has the unit of H, and all after it have none
-    """
-
-    scale: float
-    given: Vector | None = None
+    scale: float  # what X is multiplied by in the fit
+    given: Vector | None = None  # (p,) references of the caller, None where the fit computes them
+    # "W" or "H" where that factor sums to one and so has no unit: all of X's is then in the other. Of the modes of a
+    # tensor the first of the columns, "H0", has the unit of H, and all after it have none
     held: str | None = None
 
     @property

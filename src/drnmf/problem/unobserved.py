@@ -67,18 +67,11 @@ def filled(F: Array, observed: Array, values: Vector) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class Side:
-    """One side of X, rows or columns, of which some have no observed entry.
+    """One side of X, rows or columns, of which some have no observed entry."""
 
-    Attributes
-    ----------
-    data : X with this side as its columns
-    observed : (1, 1, n) the weight of each, where the factors of this side live
-    seen : how many have an observed entry
-    """
-
-    data: Data
-    observed: Array
-    seen: int
+    data: Data  # X with this side as its columns
+    observed: Array  # (1, 1, n) the weight of each, where the factors of this side live
+    seen: int  # how many have an observed entry
 
     @classmethod
     def of(cls, data: Data) -> Side | None:

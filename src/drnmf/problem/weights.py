@@ -43,17 +43,11 @@ class CellError(ValueError):
 
 @dataclass(frozen=True)
 class Reading:
-    """How X is read: what counts as missing, and what the entries weigh.
+    """How X is read: what counts as missing, and what the entries weigh."""
 
-    Attributes
-    ----------
-    negatives : what is done with entries below zero, as a model has it
-    stored_alone : of a sparse X the stored entries alone are observed; without it the others are zeros
-    entry_weight, uncertainty : as users give them, at most one of the two
-    """
-
-    negatives: str = "raise"
-    stored_alone: bool = False
+    negatives: str = "raise"  # what is done with entries below zero, as a model has it
+    stored_alone: bool = False  # of a sparse X the stored entries alone are observed; without it the others are zeros
+    # entry_weight, uncertainty: as users give them, at most one of the two
     entry_weight: WeightsLike = None
     uncertainty: WeightsLike = None
 

@@ -18,16 +18,10 @@ BEYOND = 4.0
 
 @dataclass(frozen=True)
 class Quality:
-    """Scaled residuals and their sums of squares.
+    """Scaled residuals and their sums of squares."""
 
-    Attributes
-    ----------
-    residuals : (m, n), (x - v) / u; NaN where x was not observed
-    rank : components of the model
-    """
-
-    residuals: Vector
-    rank: int
+    residuals: Vector  # (m, n), (x - v) / u; NaN where x was not observed
+    rank: int  # components of the model
 
     @property
     def entries(self) -> int:

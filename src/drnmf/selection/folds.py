@@ -49,23 +49,15 @@ _Taken = tuple[Vector, Vector, Index, Index]
 
 @dataclass(frozen=True)
 class Fold:
-    """X, and the entries of it that a fit has not seen.
+    """X, and the entries of it that a fit has not seen."""
 
-    Attributes
-    ----------
-    X : the matrix
-    grid : the values that its entries can take
-    mask : weights, one where an entry is left out of the fits (`mask.others` are those of the fits); None where every
-        entry is fitted, and scored all the same
-    observed : weights of the entries of X, None where each counts once
-    known : whether the weights are one over the squares of known standard deviations
-    """
-
-    X: Entries
-    grid: Grid
+    X: Entries  # the matrix
+    grid: Grid  # the values that its entries can take
+    # weights, one where an entry is left out of the fits (`mask.others` are those of the fits); None where every entry
+    # is fitted, and scored all the same
     mask: Hidden | None
-    observed: Observed | None = None
-    known: bool = False
+    observed: Observed | None = None  # weights of the entries of X, None where each counts once
+    known: bool = False  # whether the weights are one over the squares of known standard deviations
     seed: int = 0
 
     @classmethod

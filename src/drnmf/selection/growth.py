@@ -35,19 +35,13 @@ DIRECTED, RARE = 12, 1e-3
 
 @dataclass(frozen=True)
 class Growth:
-    """A component that was added.
+    """A component that was added."""
 
-    Attributes
-    ----------
-    rows : that the stream had seen
-    gain, error : of the mean log-likelihood of an entry that was held out, and the standard error of that difference
-    cosine : the smallest between a component before and after the batch that added one
-    """
-
-    rows: int
+    rows: int  # that the stream had seen
+    # gain, error: of the mean log-likelihood of an entry that was held out, and the standard error of that difference
     gain: float
     error: float
-    cosine: float
+    cosine: float  # the smallest between a component before and after the batch that added one
 
 
 def leftover(data: Data, X: Entries, Wt: Array, H: Array, loss: Loss) -> Array | None:

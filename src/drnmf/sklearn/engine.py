@@ -46,26 +46,20 @@ at scikit-learn's default a sixth of what `BetaNMF` stops at: it ends as low as 
 
 @dataclass(frozen=True)
 class Settings:
-    """What scikit-learn's parameters say of a fit.
+    """What scikit-learn's parameters say of a fit."""
 
-    Attributes
-    ----------
-    beta : of the divergence, any number
-    l1, l2 : of W and of H, to be multiplied by the number of columns and of rows of X
-    max_iter, tol, solver, verbose, device : as there
-    name : what errors call the estimator
-    over : asked after every iteration whether the fit is over, in the units of X but for its loss, see `Units.cost`
-    """
-
-    beta: float = 2.0
+    beta: float = 2.0  # of the divergence, any number
+    # l1, l2: of W and of H, to be multiplied by the number of columns and of rows of X
     l1: tuple[float, float] = (0.0, 0.0)
     l2: tuple[float, float] = (0.0, 0.0)
+    # max_iter, tol, solver, verbose, device: as there
     max_iter: int = 200
     tol: float = 1e-4
     solver: str = "cd"
     verbose: int = 0
     device: str | None = None
-    name: str = "NMF"
+    name: str = "NMF"  # what errors call the estimator
+    # asked after every iteration whether the fit is over, in the units of X but for its loss, see `Units.cost`
     over: Callback | None = None
 
     def on(self, device: str) -> Settings:

@@ -24,19 +24,13 @@ from drnmf.solve.stream import StreamState, advance, begin
 
 @dataclass(frozen=True)
 class Step:
-    """Where a stream stands after a batch.
+    """Where a stream stands after a batch."""
 
-    Attributes
-    ----------
-    state : what the next batch needs
-    W, H : of the batch and of all rows, in the units of X
-    cost : the objective of the batch before the last step of H, per row; see `Units.cost`
-    """
-
-    state: StreamState
+    state: StreamState  # what the next batch needs
+    # W, H: of the batch and of all rows, in the units of X
     W: Array
     H: Array
-    cost: float
+    cost: float  # the objective of the batch before the last step of H, per row; see `Units.cost`
 
 
 def take(

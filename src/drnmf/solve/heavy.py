@@ -32,20 +32,12 @@ def _none() -> Any:
 
 @dataclass(frozen=True)
 class Heavy:
-    """Rows that count by themselves, in the unit of the stream.
+    """Rows that count by themselves, in the unit of the stream."""
 
-    Attributes
-    ----------
-    rows : (columns, values) of what each stores, in order
-    squares : (k,) the squared norm of each
-    shares : (k,) how much each counts in the means over rows
-    A : (r, k) W' with which they are in the sums
-    """
-
-    rows: tuple[tuple[Indices, Array], ...] = ()
-    squares: Vector = field(default_factory=_none)
-    shares: Vector = field(default_factory=_none)
-    A: Any = field(default_factory=lambda: np.empty((0, 0)))
+    rows: tuple[tuple[Indices, Array], ...] = ()  # (columns, values) of what each stores, in order
+    squares: Vector = field(default_factory=_none)  # (k,) the squared norm of each
+    shares: Vector = field(default_factory=_none)  # (k,) how much each counts in the means over rows
+    A: Any = field(default_factory=lambda: np.empty((0, 0)))  # (r, k) W' with which they are in the sums
 
     def matrix(self, columns: int) -> sp.csr_array:
         """Return the rows as a matrix."""

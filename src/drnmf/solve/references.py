@@ -33,24 +33,14 @@ STOPPED = ("callback", "max_time")
 
 @dataclass(frozen=True)
 class References:
-    """e_beta for every beta of Omega, and the single-objective fits they come from.
+    """e_beta for every beta of Omega, and the single-objective fits they come from."""
 
-    Attributes
-    ----------
-    values : (p,) e_beta, the smallest loss met anywhere, at least the floor
-    solutions : the fit of every loss alone
-    losses : (p, p), every loss (column) at each solution (row)
-    floors : (p,) the smallest e_beta that is used
-    notes : remarks on them
-    rough : their fits have paused, and are to go on
-    """
-
-    values: Vector
-    solutions: tuple[Result, ...]
-    losses: Vector
-    floors: Vector
-    notes: tuple[str, ...] = ()
-    rough: bool = False
+    values: Vector  # (p,) e_beta, the smallest loss met anywhere, at least the floor
+    solutions: tuple[Result, ...]  # the fit of every loss alone
+    losses: Vector  # (p, p), every loss (column) at each solution (row)
+    floors: Vector  # (p,) the smallest e_beta that is used
+    notes: tuple[str, ...] = ()  # remarks on them
+    rough: bool = False  # their fits have paused, and are to go on
 
 
 def compute_references(problem: Problem, starts: list[Start], runner: Runner) -> References:

@@ -108,21 +108,14 @@ Given = Mapping[str, MatrixLike]
 
 @dataclass(frozen=True)
 class Table:
-    """One of several tables.
+    """One of several tables."""
 
-    Attributes
-    ----------
-    name : what it is called
-    first, last : its columns among all, from the first to before the last
-    scale : what it is multiplied by in the fit
-    columns : their names, None where they have none
-    """
-
-    name: str
+    name: str  # what it is called
+    # first, last: its columns among all, from the first to before the last
     first: int
     last: int
-    scale: float
-    columns: tuple[str, ...] | None = None
+    scale: float  # what it is multiplied by in the fit
+    columns: tuple[str, ...] | None = None  # their names, None where they have none
 
     @property
     def at(self) -> slice:
@@ -131,18 +124,11 @@ class Table:
 
 @dataclass(frozen=True, eq=False)
 class Joined:
-    """Tables side by side.
+    """Tables side by side."""
 
-    Attributes
-    ----------
-    X : (rows of all, columns of all), NaN where a table has no such row
-    tables : what each is
-    rows : names of the rows, None where they have none
-    """
-
-    X: Entries
-    tables: tuple[Table, ...]
-    rows: tuple[str, ...] | None
+    X: Entries  # (rows of all, columns of all), NaN where a table has no such row
+    tables: tuple[Table, ...]  # what each is
+    rows: tuple[str, ...] | None  # names of the rows, None where they have none
 
     @property
     def division(self) -> Division:

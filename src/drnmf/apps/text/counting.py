@@ -72,24 +72,17 @@ _WITH_A_LETTER = r"(?u)\b(?=\w*[^\W\d_])\w\w+\b"
 
 @dataclass(frozen=True)
 class Corpus:
-    """X (documents x words, CSR), the words of its columns, the documents of its rows.
+    """X (documents x words, CSR), the words of its columns, the documents of its rows."""
 
-    Attributes
-    ----------
-    X, vocabulary, names : the counts, the words of the columns, the names of the documents
-    kept : the places in the input of the documents that have words; the others are named in `empty`
-    labels : a class per row of X, or None
-    idf : the weights of the words where X is weighed by tf-idf, else None
-    """
-
+    # X, vocabulary, names: the counts, the words of the columns, the names of the documents
     X: Entries
     vocabulary: tuple[str, ...]
     names: tuple[str, ...]
-    kept: NDArray[np.int64]
+    kept: NDArray[np.int64]  # the places in the input of the documents that have words; the others are named in `empty`
     empty: tuple[str, ...] = ()
-    labels: tuple[str, ...] | None = None
+    labels: tuple[str, ...] | None = None  # a class per row of X, or None
     notes: tuple[str, ...] = ()
-    idf: Vector | None = None
+    idf: Vector | None = None  # the weights of the words where X is weighed by tf-idf, else None
 
     def with_labels(self, labels: Sequence[str]) -> Corpus:
         """Return the corpus with a class for every document of the input, empty ones included."""

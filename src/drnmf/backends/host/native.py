@@ -189,17 +189,11 @@ class Descent:
     """Whole iterations of coordinate descent under beta = 2 alone, one call each (`_core.Descent`).
 
     A small X is swept in a few microseconds, and four calls with their questions would take ten times that.
-
-    Attributes
-    ----------
-    core : holds the blocks, their last points and the arrays of the sweeps, and writes over all of them
-    at : the sweep for H, whose arrays those of every further one are
-    losses : where the loss of an iteration is written
     """
 
-    core: _core.Descent
-    at: Sweep
-    losses: Vector
+    core: _core.Descent  # holds the blocks, their last points and the arrays of the sweeps, and writes over all of them
+    at: Sweep  # the sweep for H, whose arrays those of every further one are
+    losses: Vector  # where the loss of an iteration is written
 
     def iterate(self, passes: int, momenta: Sequence[float]) -> Sweep:
         """Step H and W, each by so many passes and extrapolated, and sweep for H."""

@@ -59,19 +59,12 @@ BLOCK = 1 << 21
 
 @dataclass(frozen=True)
 class Supports:
-    """Rows of X, their components, and how likely contributions make them.
+    """Rows of X, their components, and how likely contributions make them."""
 
-    Attributes
-    ----------
-    problem : X on a host, whose rows they are
-    given : the rows
-    encoder : what fits contributions, in the units of the caller
-    noise, parameter, grid : what makes entries likely; the parameter is that of the noise
-    """
-
-    problem: Problem
-    given: Received
-    encoder: Encoder
+    problem: Problem  # X on a host, whose rows they are
+    given: Received  # the rows
+    encoder: Encoder  # what fits contributions, in the units of the caller
+    # noise, parameter, grid: what makes entries likely; the parameter is that of the noise
     noise: Noise
     parameter: float
     grid: Grid

@@ -40,18 +40,13 @@ SMALL = 0.01
 
 @dataclass(frozen=True)
 class HalfWidths:
-    """An interval before it is widened, on the scale of square roots.
+    """An interval before it is widened, on the scale of square roots."""
 
-    Attributes
-    ----------
-    middle, below, above : the median of the draws, and how far the ends are from it
-    estimate : what the interval holds in any case
-    """
-
+    # middle, below, above: the median of the draws, and how far the ends are from it
     middle: Vector
     below: Vector
     above: Vector
-    estimate: Vector
+    estimate: Vector  # what the interval holds in any case
 
     @classmethod
     def of(cls, estimate: Vector, draws: Vector, level: float) -> HalfWidths:
@@ -83,16 +78,10 @@ class HalfWidths:
 
 @dataclass(frozen=True)
 class Widening:
-    """What the second level says.
+    """What the second level says."""
 
-    Attributes
-    ----------
-    factor : on the half-widths
-    coverage : of intervals widened by the factor of the other truths, mean over the truths
-    """
-
-    factor: float
-    coverage: float
+    factor: float  # on the half-widths
+    coverage: float  # of intervals widened by the factor of the other truths, mean over the truths
 
 
 def widening(needed: list[Vector], level: float) -> Widening:
@@ -225,25 +214,16 @@ def forever() -> float:
 
 @dataclass(frozen=True)
 class Draws:
-    """What is asked of the draws.
+    """What is asked of the draws."""
 
-    Attributes
-    ----------
-    level : what intervals are to cover
-    draws, truths : how many to make, and how many of them are truths of the second level
-    seed : of all of them
-    known : whether the weights of X are those of uncertainties
-    left : seconds that may still be taken
-    tell : called with a share of the work and words on it
-    """
-
-    level: float = 0.9
+    level: float = 0.9  # what intervals are to cover
+    # draws, truths: how many to make, and how many of them are truths of the second level
     draws: int = DRAWS
     truths: int = TRUTHS
-    seed: int = 0
-    known: bool = False
-    left: Callable[[], float] = forever
-    tell: Callable[[float, str], None] = lambda share, detail: None
+    seed: int = 0  # of all of them
+    known: bool = False  # whether the weights of X are those of uncertainties
+    left: Callable[[], float] = forever  # seconds that may still be taken
+    tell: Callable[[float, str], None] = lambda share, detail: None  # called with a share of the work and words on it
 
 
 def error_bars(refits: Refits, start: Start, ask: Draws) -> Intervals | None:
@@ -298,21 +278,13 @@ def affordable(draws: int, truths: int, fits: int) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class Level:
-    """A fit, its noise, and draws from both.
+    """A fit, its noise, and draws from both."""
 
-    Attributes
-    ----------
-    refits : how draws are fitted
-    fit : W and H
-    scatter : the noise
-    seed : of the draws
-    ratio : phi over what the entries say without a correction; None where phi is not read off them
-    """
-
-    refits: Refits
-    fit: Start
-    scatter: Scatter
-    seed: int
+    refits: Refits  # how draws are fitted
+    fit: Start  # W and H
+    scatter: Scatter  # the noise
+    seed: int  # of the draws
+    # phi over what the entries say without a correction; None where phi is not read off them
     ratio: float | None = None
 
     @cached_property

@@ -37,26 +37,15 @@ _TINY = np.finfo(np.float64).tiny
 
 @dataclass(frozen=True)
 class Scatter:
-    """The noise of X.
+    """The noise of X."""
 
-    Attributes
-    ----------
-    loss : whose curvature is one over the variance, but for phi
-    grid : the values that entries can take
-    phi : the dispersion
-    sd : (m, n), known standard deviations; None where phi says it
-    precision : (m, n), what variances are divided by; None is one
-    counts : whether phi is the unit of the grid unless the entries disprove it
-    signed : whether X holds negative readings, so that none is cut off
-    """
-
-    loss: Loss
-    grid: Grid
-    phi: float = 1.0
-    sd: Vector | None = None
-    precision: Vector | None = None
-    counts: bool = False
-    signed: bool = False
+    loss: Loss  # whose curvature is one over the variance, but for phi
+    grid: Grid  # the values that entries can take
+    phi: float = 1.0  # the dispersion
+    sd: Vector | None = None  # (m, n), known standard deviations; None where phi says it
+    precision: Vector | None = None  # (m, n), what variances are divided by; None is one
+    counts: bool = False  # whether phi is the unit of the grid unless the entries disprove it
+    signed: bool = False  # whether X holds negative readings, so that none is cut off
 
     @property
     def free(self) -> bool:

@@ -186,14 +186,10 @@ class KnownNoise:
     """A normal distribution whose sd is known for every entry, up to a factor of at least one that all share.
 
     Uncertainties are often too small: they hold the error of the instrument, and not what no component explains.
-
-    Attributes
-    ----------
-    sd : of every entry about the fit
-    base_sd : of every entry about what row and column sums predict; empty where nobody asks
     """
 
-    sd: Vector
+    sd: Vector  # of every entry about the fit
+    # of every entry about what row and column sums predict; empty where nobody asks
     base_sd: Vector = field(default_factory=lambda: np.empty(0))
     name = "Fro"
 

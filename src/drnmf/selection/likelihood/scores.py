@@ -49,43 +49,31 @@ _PRECISION = 0.02
 
 @dataclass(frozen=True)
 class HeldEntries:
-    """Entries that a fit has not seen, one number for each.
+    """Entries that a fit has not seen, one number for each."""
 
-    Attributes
-    ----------
-    x, mu, base : values, what the fit predicts (base before any), and what row and column sums predict
-    weight : how often each counts
-    rows, columns : where they are
-    half : bool, which half scores with the parameter of the other
-    """
-
+    # x, mu, base: values, what the fit predicts (base before any), and what row and column sums predict
     x: Vector
     mu: Vector
     base: Vector
-    weight: Vector
+    weight: Vector  # how often each counts
+    # rows, columns: where they are
     rows: Index
     columns: Index
-    half: Chosen
+    half: Chosen  # bool, which half scores with the parameter of the other
 
 
 @dataclass(frozen=True)
 class Scores:
-    """Sums of weighted log-masses over rows and over columns of X, and of the weights.
+    """Sums of weighted log-masses over rows and over columns of X, and of the weights."""
 
-    Attributes
-    ----------
-    rows, columns : (m,) and (n,), of the log-masses
-    row_weights, column_weights : (m,) and (n,)
-    parameter : of the noise, the geometric mean of both halves; NaN where nothing was free
-    factor : where uncertainties are known, how much farther entries scatter; else NaN
-    """
-
+    # rows, columns: (m,) and (n,), of the log-masses
     rows: Vector
     columns: Vector
+    # row_weights, column_weights: (m,) and (n,)
     row_weights: Vector
     column_weights: Vector
-    parameter: float = math.nan
-    factor: float = math.nan
+    parameter: float = math.nan  # of the noise, the geometric mean of both halves; NaN where nothing was free
+    factor: float = math.nan  # where uncertainties are known, how much farther entries scatter; else NaN
 
     @property
     def mean(self) -> float:
@@ -182,16 +170,11 @@ def likely_parameters(mixed: LogMass, weights: Sequence[Vector], bounds: tuple[f
 
 @dataclass(frozen=True)
 class Compared:
-    """Candidates by their scores.
+    """Candidates by their scores."""
 
-    Attributes
-    ----------
-    best : index of the largest mean log-mass
-    differences, errors : (k,), how much worse than the best each is, per entry, and the standard error of that paired
-        difference
-    """
-
-    best: int
+    best: int  # index of the largest mean log-mass
+    # differences, errors: (k,), how much worse than the best each is, per entry, and the standard error of that paired
+    # difference
     differences: Vector
     errors: Vector
 

@@ -73,20 +73,14 @@ def groups_of(labels: Iterable[Any], count: int) -> dict[str, Places]:
 
 @dataclass(frozen=True)
 class Merged:
-    """Stable components of one search or of several, and how sure these are of them.
+    """Stable components of one search or of several, and how sure these are of them."""
 
-    Attributes
-    ----------
-    components : (r, n), rows sum to one
-    stability, found_in, spread : as in a consensus; medians where several searches found a component
-    sources : names of the searches that found each
-    """
-
-    components: Vector
+    components: Vector  # (r, n), rows sum to one
+    # stability, found_in, spread: as in a consensus; medians where several searches found a component
     stability: Vector
     found_in: Places
     spread: Vector
-    sources: tuple[tuple[str, ...], ...]
+    sources: tuple[tuple[str, ...], ...]  # names of the searches that found each
 
     def and_those_of(self, other: Merged) -> Merged:
         """Put others behind them."""
@@ -155,18 +149,11 @@ def _surest(found: Merged, some: set[int]) -> list[int]:
 
 @dataclass(frozen=True)
 class Asking:
-    """Held-out entries of groups, which tell whether a component that was found once is real.
+    """Held-out entries of groups, which tell whether a component that was found once is real."""
 
-    Attributes
-    ----------
-    problem : X
-    encoder : what finds contributions; its components are replaced
-    groups : the rows of every search by its name
-    """
-
-    problem: Problem
-    encoder: Encoder
-    groups: dict[str, Places]
+    problem: Problem  # X
+    encoder: Encoder  # what finds contributions; its components are replaced
+    groups: dict[str, Places]  # the rows of every search by its name
 
     def kept(self, overall: Merged, of_groups: Merged) -> Merged:
         """Take what is found again or asked for of all rows, and what is asked for beside it of groups.

@@ -19,23 +19,18 @@ BINS = 20
 
 @dataclass(frozen=True)
 class Residuals:
-    """Losses and sums along both sides of X.
+    """Losses and sums along both sides of X."""
 
-    Attributes
-    ----------
-    rows, columns : (m,) and (n,), mean loss of an entry of the row or column
-    row_sums, column_sums : (m,) and (n,), sums of X
-    levels, squares : fitted values in groups of equal size, and the mean squared residual of each group
-    expected : the variance that the loss expects at each level, scaled to lie among `squares`
-    """
-
+    # rows, columns: (m,) and (n,), mean loss of an entry of the row or column
     rows: Vector
     columns: Vector
+    # row_sums, column_sums: (m,) and (n,), sums of X
     row_sums: Vector
     column_sums: Vector
+    # levels, squares: fitted values in groups of equal size, and the mean squared residual of each group
     levels: Vector
     squares: Vector
-    expected: Vector
+    expected: Vector  # the variance that the loss expects at each level, scaled to lie among `squares`
 
 
 def residuals(X: Any, W: Array, H: Array, loss: Loss) -> Residuals:

@@ -18,25 +18,16 @@ LAST_PART = 0.5
 
 @dataclass(frozen=True)
 class Moment:
-    """What a callback of `discover` sees after every run.
+    """What a callback of `discover` sees after every run."""
 
-    Attributes
-    ----------
-    stage : its name, and its place among the stages ("ranks", 2, 3)
-    number, stages : int
-    detail : what was done last
-    share : part of all work that is done, 0 to 1
-    seconds : since the start
-    left : estimate of the seconds left over all stages, at the rate so far; never beyond the limit
-    """
-
-    stage: str
+    stage: str  # its name, and its place among the stages ("ranks", 2, 3)
+    # number, stages: int
     number: int
     stages: int
-    detail: str
-    share: float
-    seconds: float
-    left: float
+    detail: str  # what was done last
+    share: float  # part of all work that is done, 0 to 1
+    seconds: float  # since the start
+    left: float  # estimate of the seconds left over all stages, at the rate so far; never beyond the limit
 
     def __str__(self) -> str:
         where = f"stage {self.number} of {self.stages}, {self.stage}: {self.detail}"

@@ -89,32 +89,18 @@ LEAST_PART = 0.6
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked of X.
+    """What is asked of X."""
 
-    Attributes
-    ----------
-    ranks : what may be tried
-    model : whose tolerances noise is read with
-    threshold : stability that a component needs
-    n_runs : of the consensus
-    judges : runs that judge a rank
-    how : which of the ranks are tried (`ranks.to_try`)
-    held_out : part of the entries that such a run does not see
-    counts : whether X holds counts; None lets the data say
-    criteria : whether C is wanted of every rank
-    above : whether components of few rows are looked for at larger ranks
-    """
-
-    ranks: tuple[int, ...]
-    model: Parameters
-    threshold: float = 0.6
-    n_runs: int = 0
-    judges: int = RUNS_PER_RANK
-    how: str = LADDER
-    held_out: float = HELD_OUT
-    counts: bool | None = None
-    criteria: bool = False
-    above: bool = True
+    ranks: tuple[int, ...]  # what may be tried
+    model: Parameters  # whose tolerances noise is read with
+    threshold: float = 0.6  # stability that a component needs
+    n_runs: int = 0  # of the consensus
+    judges: int = RUNS_PER_RANK  # runs that judge a rank
+    how: str = LADDER  # which of the ranks are tried (`ranks.to_try`)
+    held_out: float = HELD_OUT  # part of the entries that such a run does not see
+    counts: bool | None = None  # whether X holds counts; None lets the data say
+    criteria: bool = False  # whether C is wanted of every rank
+    above: bool = True  # whether components of few rows are looked for at larger ranks
 
 
 @dataclass
@@ -137,16 +123,10 @@ class Search:
 
 @dataclass(frozen=True)
 class Larger:
-    """Runs of more components than predict best, of which more are stable, or of fewer, all of which are.
+    """Runs of more components than predict best, of which more are stable, or of fewer, all of which are."""
 
-    Attributes
-    ----------
-    fitted : components of a run
-    stable : how many of them are stable
-    """
-
-    fitted: int
-    stable: int
+    fitted: int  # components of a run
+    stable: int  # how many of them are stable
 
 
 @dataclass
