@@ -405,12 +405,8 @@ class Run:
     def result(self, reason: str) -> Result:
         """The best point with its losses and its weights (those of its row), and the trace of the whole run.
 
-        A run that ended because it beat a reference gives the point that did.
-
-        Raises
-        ------
-        ValueError
-            Where a loss at the point is not a finite number.
+        A run that ended because it beat a reference gives the point that did. A loss that is no finite number is
+        refused.
         """
         best, objective, data = self.best, self.task.objective, self.task.data
         if reason == "reference":

@@ -358,15 +358,8 @@ def product(*weights: Observed | None) -> Observed | None:
 def weigh(data: Data, observed: Observed | HeldOut | None, mean: float | None = None) -> Data:
     """Put weights of the entries beside X: every sweep of the Data that comes back is made under them.
 
-    Parameters
-    ----------
-    data : X, with weights already or without
-    observed : the weights; a `HeldOut` is bound to X first; None, or ones, leave X without gaps as it is
-    mean : the scale that floors refer to, where it is not the weighted mean of the observed entries
-
-    Returns
-    -------
-    data : Data
+    A `HeldOut` is bound to X first; None, or ones, leave X without gaps as it is. `mean` is the scale that floors refer
+    to, where it is not the weighted mean of the observed entries.
     """
     if isinstance(observed, HeldOut):
         observed = observed.bind(data.shape)

@@ -322,14 +322,7 @@ class Parted(Layer):
     def row_slopes(self, W: Any, H: Any, omega: Omega, coefficients: Vector) -> dict[Loss, Vector]:
         """Compute how much every row counts in a step under each loss of entries that objectives are made of.
 
-        Parameters
-        ----------
-        W, H : (m, r) and (r, n)
-        omega, coefficients : the objectives and c_o
-
-        Returns
-        -------
-        slopes : base loss -> (m,) float64, the derivative of sum_o c_o f_o in the loss of a row
+        That is, for every base loss, the derivative of sum_o c_o f_o in the loss of a row, (m,) float64.
         """
         A, B = self.T.space.put(W.T), self.space.put(H)
         if self._in_blocks:

@@ -344,13 +344,7 @@ class Columns(Sums):
 
 
 def others_of(observed: Observed) -> Observed:
-    """Return the weights of the entries that a `HeldOut` leaves out.
-
-    Raises
-    ------
-    ValueError
-        Where there is none among the weights.
-    """
+    """Return the weights of the entries that a `HeldOut` leaves out; weights without one are refused."""
     kinds = factors_of(observed)
     if not any(isinstance(kind, Hidden) for kind in kinds):
         raise ValueError("No entries of X are held out: give entry_weight=HeldOut(fraction, seed).")
@@ -380,13 +374,7 @@ def taken_apart(data: Data) -> tuple[Data, Vector | float, Vector | float] | Non
 
 
 def held_out_losses(data: Data, W: Array, H: Array, omega: Omega) -> Vector:
-    """Compute the losses (p,) on the entries that a `HeldOut` weight leaves out, under the other weights.
-
-    Raises
-    ------
-    ValueError
-        Where nothing is held out.
-    """
+    """Compute the losses (p,) on the entries that a `HeldOut` weight leaves out, under the other weights."""
     A, B = data.T.space.put(W.T), data.space.put(H)
     return data.space.read(data.sweep(A.T, B, Ask(omega, parts=None, held_out=True)))[0].losses
 

@@ -196,13 +196,7 @@ def _summary(discovery: Named, matrix: Matrix, warned: list[str], profiles: str)
 
 
 def parse_ranks(text: str, most: int, asked: bool = True) -> list[int]:
-    """Read ranks from the command line: "2:30" (both ends), or "3,5,8".
-
-    Parameters
-    ----------
-    most : min(m, n)
-    asked : whether the user named them; else they end where X does
-    """
+    """Read ranks from the command line: "2:30" (both ends), or "3,5,8"; those that nobody asked for end at `most`."""
     ends = re.fullmatch(r"\s*(\d+)\s*:\s*(\d+)\s*", text)
     if ends:
         listed = list(range(int(ends[1]), int(ends[2]) + 1))
@@ -288,12 +282,9 @@ def assign(
 
 
 def read_components(path: Path, labels: Names, count: int) -> tuple[Known, Omega | None]:
-    """Read known components from a table, or those of a run with the loss that they were fitted under.
+    """Read known components from a table, or those of a run, under the labels of X.
 
-    Returns
-    -------
-    known : the components, under the labels of X
-    omega : the loss of the run; None where there is no run, or where it had several
+    With them comes the loss of the run; None where there is no run, or where it had several.
     """
     import numpy as np
 

@@ -179,11 +179,7 @@ def takes_model(
 ) -> Callable[[Command], Command]:
     """Give a command the options of its model in the place of its argument `settings`, those of the solver last.
 
-    Parameters
-    ----------
-    only : parameters that the command takes, or groups of them; none names all
-    without : parameters that it does without
-    defaults : where they are others than the model's
+    It takes `only` these parameters, or groups of them, `without` those; `defaults` are others than the model's.
     """
     listed = {
         name: known

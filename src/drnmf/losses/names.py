@@ -154,15 +154,8 @@ def noise_of(loss: Loss) -> str:
 
 
 def text_of(loss: Loss) -> str:
-    """Write a loss as text that `from_text` reads back exactly.
+    """Write a loss as text that `from_text` reads back exactly; a loss of another family than the package's is refused.
 
-    Raises
-    ------
-    ValueError
-        For a loss of another family than the package's, which no text names.
-
-    Examples
-    --------
     >>> as_loss(float(text_of(Beta(0.1)))) == Beta(0.1), text_of(NegativeBinomial(30))
     (True, 'nb:30.0')
     """

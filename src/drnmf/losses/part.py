@@ -36,8 +36,6 @@ _EXACT = 1e-12
 class Part(OfEntries):
     """A loss of some rows, or of some columns, of X.
 
-    Examples
-    --------
     >>> from drnmf.losses.beta import Beta
     >>> part = Part(Beta(2.0), 0, "hospital B", 2.0, 50.0, root=True)
     >>> part.name, part.value(8.0)
@@ -196,9 +194,8 @@ def unsettled(omega: Omega) -> Omega:
 def in_blocks(omega: Omega, losses: Vector | None = None) -> Omega:
     """Return objectives as blocks of X are asked for them, each of which knows its own losses alone.
 
-    Parameters
-    ----------
-    losses : those of the parts over all blocks, as they are; None where no slope depends on them, or nobody needs one
+    `losses` are those of the parts over all blocks, as they are; None where no slope depends on them, or nobody needs
+    one.
     """
     known = [0.0] * len(omega) if losses is None else losses.tolist()
     return tuple(

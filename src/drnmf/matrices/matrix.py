@@ -188,11 +188,8 @@ def check_cells(
 ) -> None:
     """Refuse an entry that NMF cannot take, by the names of its row and column, or their numbers where it has none.
 
-    Parameters
-    ----------
-    negatives : "raise" refuses negative cells, anything else leaves them to the estimator
-    cure : what to do about a negative cell
-    first : rows of the file before these, where they are a batch of it
+    Negative cells are refused where `negatives` is "raise", with this cure, and left to the estimator elsewhere;
+    `first` rows of the file stand before these, where they are a batch of it.
     """
     if hasattr(matrix.X, "chunks") or sp.issparse(matrix.X) or is_sound(matrix.X):
         return

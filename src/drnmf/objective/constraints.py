@@ -108,8 +108,6 @@ UNCONSTRAINED = Constraints()
 def as_constraints(sum_to_one: str | None, fixed: ArrayLike | None, fixed_W: ArrayLike | None) -> Constraints:
     """Check given constraints as far as they can be without X.
 
-    Examples
-    --------
     >>> as_constraints("W", [[1.0, 2.0]], None).fixed
     1
     """

@@ -60,17 +60,9 @@ class Division:
 
 
 def groups_of(X: Entries, groups: ArrayLike | None) -> tuple[Entries, Division | None]:
-    """Read the group of every row; None where there is one group at most, which is no division.
+    """Read the group of every row: one label for each, or the name of a column of a table X, which is taken out of it.
 
-    Parameters
-    ----------
-    X : a table or an array
-    groups : one label for every row, or the name of a column of a table X, which is taken out of it
-
-    Raises
-    ------
-    ValueError
-        Where labels do not fit the rows, or one is missing.
+    None where there is one group at most, which is no division. Labels that do not fit the rows, or miss, are refused.
     """
     if groups is None:
         return X, None
@@ -115,13 +107,7 @@ def stacked(problem: Problem, division: Division) -> Division:
 
 
 def parts_alone(problem: Problem, division: Division) -> list[Problem]:
-    """Return the problem of every part by itself, in the unit of X.
-
-    Raises
-    ------
-    ValueError
-        Where X is a tensor of more than two modes, or a part has nothing to fit.
-    """
+    """Return the problem of every part by itself, in the unit of X."""
     data, given, found = problem.data, replace(problem.given, observed=problem.observed), []
     if problem.columns:
         raise ValueError("Groups of rows are fitted to a matrix, and X has more modes than two: unfold it.")
@@ -141,13 +127,7 @@ def parts_alone(problem: Problem, division: Division) -> list[Problem]:
 
 
 def open_part(data: Any, given: Received, at: NDArray[np.intp], across: bool) -> tuple[Data, Received]:
-    """Open a part where X is, in its unit; one of X in blocks of rows is in the same blocks.
-
-    Parameters
-    ----------
-    data, given : X, opened and as it was received; weights are bound to it
-    at, across : which rows, or columns
-    """
+    """Open some rows, or columns, where X is, in its unit; those of X in blocks of rows are in the same blocks."""
     if not data.T.space.whole:
         return data.part(at, across), Received(None)
     return _opened(data, given.columns(at) if across else given.rows(at))

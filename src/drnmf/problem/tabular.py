@@ -52,12 +52,6 @@ def tabular(X: Entries) -> Tabular:
     coordinates; AnnData: the layer "counts" where there is one, else X; arrays of three dimensions: a row for every
     pixel of rows x columns x bands.
 
-    Parameters
-    ----------
-    X : what a user has
-
-    Examples
-    --------
     >>> cube = tabular(np.ones((2, 3, 5)))
     >>> cube.X.shape, cube.image
     ((6, 5), (2, 3))

@@ -66,13 +66,7 @@ class Units:
         return found
 
     def losses(self, losses: Vector, omega: Omega) -> Vector:
-        """Return losses of the fit, (..., p), in the units of the caller.
-
-        Raises
-        ------
-        ValueError
-            Where float64 cannot hold them there.
-        """
+        """Return losses of the fit, (..., p), in the units of the caller; those beyond float64 there are refused."""
         found: Vector = rescaled(losses, self.scale, -_degrees(omega))
         if np.isfinite(found).all():
             return found
@@ -101,10 +95,7 @@ class Units:
     def references(self, omega: Omega) -> Vector | None:
         """The references of the caller in the units of the fit; a loss alone is not divided before it is handed out.
 
-        Raises
-        ------
-        ValueError
-            Where they cannot be held in float64.
+        They are refused where float64 cannot hold them.
         """
         if self.given is None or self.given.size == 1:
             return None if self.given is None else np.ones(1)

@@ -163,8 +163,6 @@ def row_totals(data: Data, mean: float) -> Vector:
 def row_weights(X: MatrixLike, sample_weight: ArrayLike | None) -> Vector | None:
     """Check one weight for every row, finite and nonnegative, not all zero; None where rows have none.
 
-    Examples
-    --------
     >>> row_weights(np.ones((2, 3)), [1, 2]).tolist()
     [1.0, 2.0]
     """
@@ -189,10 +187,7 @@ def with_rows_weighted(
 ) -> WeightsLike:
     """Return `entry_weight` multiplied by the weight of every row; as it is where rows have none.
 
-    Raises
-    ------
-    ValueError
-        Beside uncertainties, held-out entries and Dask arrays of weights, which are not multiplied here.
+    Refused beside uncertainties, held-out entries and Dask arrays of weights, which are not multiplied here.
     """
     if rows is None:
         return entry_weight

@@ -122,18 +122,10 @@ def likeliest(listed: Sequence[Candidate], scores: Sequence[Scores], known: bool
 def choose_noise(
     folds: Sequence[Fold], fits: Sequence[Fits], listed: Sequence[Candidate], unit: float | None, known: bool = False
 ) -> tuple[int, list[Scores], float]:
-    """Score every noise on every fold, and choose one.
+    """Score the fits under every noise, fold by fold, and choose one.
 
-    Parameters
-    ----------
-    fits : of every loss, fold by fold
-    unit : of the entries, None where they are no multiples of one
-    known : whether standard deviations are known
-
-    Returns
-    -------
-    chosen, scores : which it is, and the scores of all
-    middle : the median of what the likeliest predicts for entries that were held out
+    Entries are multiples of `unit`, or None; `known` says that standard deviations are. Returns which it is, the scores
+    of all, and the median of what the likeliest predicts for entries that were held out.
     """
     scores = noise_scores(folds, fits, listed)
     first = likeliest(listed, scores, known)

@@ -78,16 +78,11 @@ class Fold:
         return int(self.X.shape[0]), int(self.X.shape[1])
 
     def score(self, noise: Noise, factors: Start, seen: bool = False, shrink: bool = False) -> Scores:
-        """Score the held-out entries under a fit of the others.
+        """Score the held-out entries under a fit of the others, or (`seen`) those that the fit has seen.
 
-        Parameters
-        ----------
-        noise : of the entries
-        factors : W and H
-        seen : score the entries that the fit has seen instead
-        shrink : compare noises, not fits: with means as far towards those of row and column sums, and then as far
-            towards their mean, as entries ask for. Of sparse counts a fit is mostly noise, and so are sums of a few
-            units: their error would be taken for that of the entries
+        `shrink` compares noises, not fits: with means as far towards those of row and column sums, and then as far
+        towards their mean, as entries ask for. Of sparse counts a fit is mostly noise, and so are sums of a few units:
+        their error would be taken for that of the entries.
         """
         at = self._places[1 if seen else 0]
         mu, weight = _means(at, factors), at.weight

@@ -107,12 +107,8 @@ def run_improving(
 ) -> tuple[list[Result], References]:
     """Run from every start, improve the references that are beaten, and continue all runs under the new ones.
 
-    Where a fit under one loss alone has a smaller maximum than every run, one more run begins there.
-
-    Returns
-    -------
-    runs : results under the references returned
-    found : references that no loss met on the way is below
+    Where a fit under one loss alone has a smaller maximum than every run, one more run begins there. No loss met on the
+    way is below the references that are returned.
     """
     found = found if found.rough else improved(problem, found, (), runner)
     scaled = problem.over(found.values)
@@ -149,11 +145,8 @@ def _exact(found: References) -> NDArray[np.bool_]:
 def improved(problem: Problem, found: References, done: Sequence[Result], runner: Runner) -> References:
     """Fit every loss alone again that a point in hand has well below its reference, from that point.
 
-    Rough references all go on, from their own points where none in hand is lower.
-
-    Returns
-    -------
-    found : the same object where none is rough, or beaten by more than REFERENCE_MARGIN
+    Rough references all go on, from their own points where none in hand is lower. The same object comes back where none
+    is rough, or beaten by more than REFERENCE_MARGIN.
     """
     points, losses = [*found.solutions, *done], np.array([*found.losses, *(run.losses for run in done)])
     least = np.maximum(losses.min(axis=0), found.floors)

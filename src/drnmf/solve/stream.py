@@ -258,18 +258,11 @@ def with_component(state: StreamState, h: Array) -> StreamState:
 def begin(
     data: Data, H: Array, policy: Policy, omega: Omega, references: Vector | None, gram: Any = None, rows: int = 0
 ) -> StreamState:
-    """Start a stream at H.
+    """Start a stream at H; references that are None are found beside the fit, by one H for each loss.
 
-    Parameters
-    ----------
-    data : the first batch
-    H : (r, n)
-    policy : how lambda moves
-    omega : the losses in the unit of the stream
-    references : None where they are found beside the fit, by one H for each loss
-    gram, rows : W'W of all rows over their number, and that, where H was made of them: it counts as if they had been
-        seen and asked for it, until they have come. Under beta = 2 alone, and where a batch has fewer rows than columns
-        and says little of most; others leave a start with the first batch
+    `gram` and `rows` are W'W of all rows over their number, and that, where H was made of them: it counts as if they
+    had been seen and asked for it, until they have come. Under beta = 2 alone, and where a batch has fewer rows than
+    columns and says little of most; others leave a start with the first batch.
     """
     r, p = H.shape[0], len(omega)
     each = [] if references is not None else [(loss,) for loss in omega]
@@ -368,22 +361,11 @@ def advance(
     warm: Rows = (),
     penalties: Penalties = NONE,
 ) -> tuple[StreamState, Rows]:
-    """Take a batch of rows into account.
+    """Take a batch of rows, in the unit of the stream, into account.
 
-    Parameters
-    ----------
-    state : where the stream stands
-    data : the batch, in the unit of the stream
-    omega : the losses in that unit
-    policy : how lambda moves
-    forget : the half-life of rows, None where they fade as slowly as they may
-    warm : where W of the rows was found when they came before, as far as that is known
-    penalties : of single entries (`L1`, `L2`), in the setting of one row
-
-    Returns
-    -------
-    state : where it stands now
-    found : the same for when they come again
+    `forget` is the half-life of rows, None where they fade as slowly as they may; `warm` is where W of the rows was
+    found when they came before, as far as that is known, and comes back for when they come again; penalties are of
+    single entries (`L1`, `L2`), in the setting of one row.
     """
     rows = data.shape[0]
     seen = state.rows + rows

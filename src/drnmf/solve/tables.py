@@ -145,16 +145,8 @@ def is_tables(X: object) -> bool:
 def join(given: Given, known: tuple[Table, ...] = (), strict: bool = True) -> Joined:
     """Lay tables side by side; rows that have names are matched by them, others by their place.
 
-    Parameters
-    ----------
-    given : tables by name
-    known : those of the fit, of which any may be given; empty in the fit itself
-    strict : whether entries below zero and infinite ones are refused, here where their table is known
-
-    Raises
-    ------
-    ValueError
-        Where rows do not fit, a table has another number of columns than in the fit, or an entry cannot be used.
+    `known` are those of the fit, of which any may be given; empty in the fit itself. `strict` refuses entries below
+    zero and infinite ones here, where their table is known.
     """
     fitted = {table.name: table for table in known}
     strange = [name for name in given if known and name not in fitted]
@@ -261,13 +253,7 @@ def _unit(X: object) -> float:
 
 
 def losses_of_tables(betas: object, division: Division) -> tuple[Omega, ...]:
-    """Read the losses of every table: one each by name, or the same for all.
-
-    Raises
-    ------
-    ValueError
-        Where a table has no loss, or a loss no table.
-    """
+    """Read the losses of every table: one each by name, or the same for all."""
     if not isinstance(betas, Mapping):
         return (as_losses(betas),) * len(division)
     if set(betas) != set(division.labels):

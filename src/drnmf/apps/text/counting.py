@@ -31,23 +31,10 @@ LANGUAGES = ("english", *_LISTS)
 
 
 def stop_words_of(choice: str) -> list[str] | None:
-    """Find the words to leave out.
+    """Find the words to leave out: those of a language of `LANGUAGES`, or of a text file with a word per line.
 
-    Parameters
-    ----------
-    choice : a language of `LANGUAGES`, "none", or a text file with a word per line
+    "none" keeps every word; anything else is refused.
 
-    Returns
-    -------
-    words : list of str, lower case; None keeps every word
-
-    Raises
-    ------
-    ValueError
-        Where it is none of these.
-
-    Examples
-    --------
     >>> "und" in stop_words_of("german"), stop_words_of("none")
     (True, None)
     """
@@ -162,22 +149,7 @@ def count_words(
 
 
 def count_known_words(documents: Documents, vocabulary: Sequence[str], idf: Vector | None = None) -> Corpus:
-    """Count the words of new documents in the columns of an earlier corpus.
-
-    Parameters
-    ----------
-    documents : what `read_documents` returned
-    vocabulary, idf : of the earlier corpus
-
-    Returns
-    -------
-    corpus : Corpus, with the same columns
-
-    Raises
-    ------
-    ValueError
-        Where no document has a word of the vocabulary.
-    """
+    """Count the words of new documents in the columns of an earlier corpus; one document at least must have one."""
     counter = CountVectorizer(vocabulary=list(vocabulary), token_pattern=_WORDS)
     X = sp.csr_array(counter.transform(documents.texts), dtype=np.float64)
     if idf is not None:
@@ -186,18 +158,7 @@ def count_known_words(documents: Documents, vocabulary: Sequence[str], idf: Vect
 
 
 def corpus_from_matrix(X: Entries, vocabulary: Sequence[str], names: Sequence[str] | None = None) -> Corpus:
-    """Make a corpus from counts and the words of the columns.
-
-    Parameters
-    ----------
-    X : (documents, words), dense or sparse, nonnegative
-    vocabulary : the words of the columns
-    names : the names of the documents; None numbers them from 1
-
-    Returns
-    -------
-    corpus : Corpus
-    """
+    """Make a corpus from counts and the words of the columns; documents without names are numbered from 1."""
     check_structure(X)
     X = sp.csr_array(X) if sp.issparse(X) else np.atleast_2d(np.asarray(X))
     if X.shape[1] != len(vocabulary):

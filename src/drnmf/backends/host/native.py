@@ -266,17 +266,9 @@ class NativeDense(DenseMatrix):
         return type(loss) in KERNELS
 
     def sweep_parts(self, W: Array, H: Array, ask: Ask, parts: Ranges) -> Sweep:
-        """Sweep parts that are side by side, each of which answers for itself, in one pass.
+        """Sweep parts that are side by side, each of which answers for itself, in one pass: one loss, no weights.
 
-        Parameters
-        ----------
-        W, H : (m, r) and (r, n)
-        ask : one loss, its parts separate; no weights
-        parts : which
-
-        Returns
-        -------
-        sweep : losses (p,); of parts of rows N and P (p, r, n) and gram (p, r, r). Q of all under the coefficients
+        The losses are (p,), N and P of parts of rows (p, r, n), gram (p, r, r), and Q of all under the coefficients.
         """
         p, of_rows = len(parts.squared_norms), 1 if parts.across else len(parts.squared_norms)
         made = _Pass.of(self, W, H, ask, self.scale, of_rows)._replace(losses=np.full(p, np.nan))

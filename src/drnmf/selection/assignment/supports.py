@@ -70,16 +70,9 @@ class Supports:
     grid: Grid
 
     def assigned(self, dense: Array) -> tuple[Array, Vector]:
-        """Find contributions with real zeros.
+        """Find contributions with real zeros, and the log-likelihood of every row.
 
-        Parameters
-        ----------
-        dense : (m, r), contributions of all components, fitted to their end
-
-        Returns
-        -------
-        W : (m, r); that of rows of which nothing is observed stays as it is
-        likelihoods : (m,), log-likelihood of every row
+        `dense` are those of all components, fitted to their end. Rows of which nothing is observed stay as they are.
         """
         W = np.where(dense > LITTLE * dense.max(axis=1, keepdims=True), dense, 0.0).astype(np.float64)
         W[self._empty] = 0.0

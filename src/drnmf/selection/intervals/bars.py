@@ -85,15 +85,8 @@ class Widening:
 
 
 def widening(needed: list[Vector], level: float) -> Widening:
-    """Choose the factor with which the level is covered.
+    """Choose the factor with which the level is covered, by the factors that the entries of every truth need.
 
-    Parameters
-    ----------
-    needed : for every truth, the factors that its entries need
-    level : what is to be covered
-
-    Examples
-    --------
     >>> found = widening([np.linspace(0.01, 2.0, 200)] * 4, 0.9)
     >>> round(found.factor, 2), round(found.coverage, 2)
     (1.8, 0.9)
@@ -227,18 +220,9 @@ class Draws:
 
 
 def error_bars(refits: Refits, start: Start, ask: Draws) -> Intervals | None:
-    """Draw X again from the fit and its noise, fit each draw from where the fit ended, and find intervals.
+    """Draw X again from the fit and its noise, fit each draw from W and H near a fit of X, and find intervals.
 
-    Parameters
-    ----------
-    refits : how X and draws of it are fitted
-    start : W and H near a fit of X
-    ask : how many draws, what they are to cover, and how long it may take
-
-    Returns
-    -------
-    Intervals
-        None where there was no time for 40 draws.
+    None where there was no time for 40 draws.
     """
     _, weight = entries_of(refits.given)
     fit = refits.fit(refits.given.X, start)

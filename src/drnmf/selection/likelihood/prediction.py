@@ -29,21 +29,11 @@ _CHUNK = 1 << 12
 def predict(
     W: Vector, H: Vector, precisions: Iterable[tuple[slice, Vector]], rows: Index, columns: Index
 ) -> tuple[Vector, Vector]:
-    """Predict entries from the rest of their rows.
+    """Predict entries from the rest of their rows, with the variance of these means.
 
-    Parameters
-    ----------
-    W, H : (m, r) and (r, n), float64
-    precisions : ranges of columns, and one over the squares of the standard deviations there, zero where an entry has
-        no say
-    rows, columns : (k,), which entries
+    That of the entries is not in it. `precisions` are ranges of columns, and one over the squares of the standard
+    deviations there, zero where an entry has no say.
 
-    Returns
-    -------
-    mean, variance : (k,), the latter of the mean alone, without that of the entries
-
-    Examples
-    --------
     >>> W, H = np.array([[1.0], [3.0]]), np.array([[2.0, 1.0]])
     >>> at = np.array([0, 1]), np.array([1, 1])
     >>> mean, variance = predict(W, H, [(slice(0, 2), np.array([[1e9, 0.0], [0.0, 0.0]]))], *at)

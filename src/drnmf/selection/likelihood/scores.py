@@ -87,14 +87,9 @@ def base_means(
     """Return what sums of training entries predict for an entry, per training entry: R'_i C'_j S / (S_R S_C).
 
     R' = R + u, C' = C + u, so that nothing is predicted as zero, and S_R, S_C are their sums: the sum of all stays S.
-    Of sparse counts a row holds few units, and one more in each would predict half as much again.
-
-    Parameters
-    ----------
-    rows, columns : R and C, sums of the training entries
-    counts : how many training entries (or how much weight) each row and column has
-    used : which rows and columns are not all zero
-    least : u, or the smallest positive entry
+    Of sparse counts a row holds few units, and one more in each would predict half as much again. So u is `least`, or
+    the smallest positive entry; `counts` says how many training entries (or how much weight) each row and column has,
+    `used` which of them are not all zero.
     """
     heights, widths = (np.where(some, sums + least, 0.0) for sums, some in zip((rows, columns), used, strict=True))
     level = max(float(counts[0].sum()), 1.0) * max(float(rows.sum()), least)
@@ -187,8 +182,6 @@ class Compared:
 def compare(scores: Sequence[Scores]) -> Compared:
     """Compare candidates whose scores are of the same entries.
 
-    Examples
-    --------
     >>> from dataclasses import replace
     >>> flat = Scores(np.zeros(4), np.zeros(4), np.ones(4), np.ones(4))
     >>> found = compare([replace(flat, rows=np.full(4, -0.5), columns=np.full(4, -0.5)), flat])

@@ -31,16 +31,8 @@ _USED_UP = 0.7
 def contributions(encoder: Encoder, problem: Problem, schedule: Schedule) -> tuple[Array, int]:
     """Compute W (m, r); rows of which nothing is observed get the mean of the others.
 
-    Parameters
-    ----------
-    encoder : the components and losses, in the units of the caller
-    problem : X
-    schedule : told of every block; where it has a limit the steps of a row are as many as there is time for
-
-    Returns
-    -------
-    W : (m, r)
-    cut : how many rows would have moved on, had there been time
+    Where the schedule, which is told of every block, has a limit, the steps of a row are as many as there is time for:
+    with W comes how many rows would have moved on, had there been time.
     """
     (m, _), most = problem.data.shape, min(encoder.max_iter, ENCODE_ITERATIONS)
     encoder = replace(encoder, mean_row=np.full(encoder.components.shape[0], -1.0))  # no W is negative

@@ -42,19 +42,7 @@ NO_INTERVALS = "No intervals: components of several searches were put together."
 
 
 def in_groups(search: Search, X: Any, model: Parameters, asked: Asked) -> SearchResult:
-    """Search all rows and every group, and put together what was found.
-
-    Parameters
-    ----------
-    search : makes one search
-    X, model : as in `discover`
-    asked : with the group of every row
-
-    Returns
-    -------
-    SearchResult
-        That of all rows, with the components of all searches.
-    """
+    """Search all rows and every group: what all rows say comes back with the components of all searches."""
     before, m = time.perf_counter(), int(X.shape[0])
     if isinstance(asked.entry_weight, HeldOut):
         raise ValueError("groups do not go with entries that are held out (HeldOut): give weights, or leave one out.")
@@ -184,16 +172,6 @@ def search_beside_known(search: Search, X: Any, model: Parameters, asked: Asked)
 
     A search without them comes first. Known components serve where rows need them although they may have those that
     were found freely: so none is kept because it was the nearest thing at hand.
-
-    Parameters
-    ----------
-    search : makes one search
-    X, model : as in `discover`
-    asked : with the reference
-
-    Returns
-    -------
-    SearchResult
     """
     assert asked.reference is not None
     known, free = asked.reference.components, replace(asked, reference=None, keep=False, level=None)
@@ -206,19 +184,7 @@ def search_beside_known(search: Search, X: Any, model: Parameters, asked: Asked)
 
 
 def serving(X: Any, known: Vector, others: Vector, model: Parameters, entry_weight: Any, uncertainty: Any) -> Vector:
-    """Take the known components that some rows need beside others, as `assign` says.
-
-    Parameters
-    ----------
-    X, entry_weight, uncertainty : as in `assign`
-    known : (s, n), known components, under the columns of X
-    others : (r, n), components that rows may have instead
-    model : what the search fits; its loss where it is one
-
-    Returns
-    -------
-    components : (f, n), in the order of the known
-    """
+    """Take the known components (s, n) that some rows need beside others (r, n), as `assign` says, in their order."""
     betas = asked_losses(model)
     several = not isinstance(betas, str | int | float) and hasattr(betas, "__len__") and len(betas) > 1
     read = replace(model.without_losses() if several else model, penalties=None)

@@ -51,13 +51,8 @@ _ARRAYS = ("components", "stability", "found_in", "spread")
 def groups_of(labels: Iterable[Any], count: int) -> dict[str, Places]:
     """Collect the rows of every group, in the order of their first rows.
 
-    Raises
-    ------
-    ValueError
-        Where there is not one label for each row, or only one group.
+    There must be one label for each row, and more than one group.
 
-    Examples
-    --------
     >>> {name: rows.tolist() for name, rows in groups_of(["a", "b", "a"], 3).items()}
     {'a': [0, 2], 'b': [1]}
     """
@@ -98,13 +93,9 @@ class Merged:
 def told_apart(overall: Merged, groups: Sequence[Merged]) -> tuple[Merged, Merged]:
     """Tell what groups found again of what all rows have, and merge what only groups have.
 
-    Returns
-    -------
-    overall : as it was, with the groups that have each component among its sources
-    of_groups : the others, each the median of those that are alike
+    Returns `overall` with the groups that have each component among its sources, and the others, each the median of
+    those that are alike.
 
-    Examples
-    --------
     >>> one, spread = np.eye(2, 3), np.zeros((2, 3))
     >>> a = Merged(one, np.ones(2), np.full(2, 4), spread, (("all",),) * 2)
     >>> b = Merged(one[:, ::-1], np.ones(2), np.full(2, 4), spread, (("b",),) * 2)

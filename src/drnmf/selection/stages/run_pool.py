@@ -68,13 +68,7 @@ class Study:
 
     @classmethod
     def of(cls, X: Any, model: Parameters, consumer: str, reading: Reading) -> Study:
-        """Check X and open it, in the name of a function.
-
-        Raises
-        ------
-        ValueError
-            For bad X, and for X without a positive entry.
-        """
+        """Check X and open it, in the name of a function."""
         solver = as_solver(model.solver)
         placement = place(X, model.device, solver.precision)
         given = bound(placement.accept(X, consumer, reading))

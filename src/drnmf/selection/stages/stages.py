@@ -155,13 +155,8 @@ class Stages:
 
         Noise is read at the rank that was found, from below, never at the largest: too few components look like noise
         that is too wide, under which too many are not found; a fit of too many has eaten the noise, and stands by
-        itself. The rounds look at the ladder of ranks alone.
-
-        Returns
-        -------
-        pool : whose runs are made under the losses
-        table : the ranks that were tried under them
-        noise : what they were chosen by, None where they were given
+        itself. The rounds look at the ladder of ranks alone. Returns the pool whose runs are made under the losses, the
+        ranks that were tried under them, and the noise that chose them, None where they were given.
         """
         profile, judging, table, several = None, pool, list[Tried](), len(self.ranks) > 1
         if self.losses is None:
