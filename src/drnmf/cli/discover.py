@@ -165,7 +165,7 @@ def discover(
 def side_of(profiles: str, reference: Path | None, matrix: Matrix) -> str:
     """Settle what components are profiles over: columns, unless labels of mutation types or of a reference say rows."""
     from drnmf.matrices.companions import side_named
-    from drnmf.matrices.mutations import are_mutations
+    from drnmf.matrices.matrix import are_mutations
 
     if reference is None:
         named = "rows" if are_mutations(matrix.row_names) else None

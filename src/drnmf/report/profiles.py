@@ -8,7 +8,7 @@ from datetime import datetime
 
 import numpy as np
 
-from drnmf.matrices.mutations import are_mutations
+from drnmf.matrices.matrix import are_mutations
 from drnmf.numerics import Vector
 from drnmf.runs import schema
 from drnmf.runs.read import Run

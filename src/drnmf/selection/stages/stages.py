@@ -39,7 +39,6 @@ from drnmf.selection.folds import HELD_OUT, too_few_to_hold_out
 from drnmf.selection.likelihood.scores import joined
 from drnmf.selection.noise import NoiseProfile, read_noise
 from drnmf.selection.resampling import HEAVY, POISSON, resampling_for
-from drnmf.selection.stages.contributions import LAST
 from drnmf.selection.stages.ranks import (
     COARSE,
     LADDER,
@@ -51,6 +50,7 @@ from drnmf.selection.stages.ranks import (
     to_try,
     with_most_stable,
 )
+from drnmf.selection.stages.residuals import LAST
 from drnmf.selection.stages.run_pool import RunPool, Study, rows_seen
 from drnmf.selection.stages.runs import Run
 from drnmf.selection.stages.schedule import Schedule
