@@ -250,10 +250,7 @@ def _grown(
 ) -> tuple[StreamState, Rows, dict[str, Any]]:
     """Add a component where the held-out rows of recent batches ask for it, and take the batch again with it.
 
-    Returns
-    -------
-    state, found : where the stream stands
-    kept : attributes of the model: rows that were held out, and what was added
+    With where the stream stands come attributes of the model: rows that were held out, and what was added.
     """
     recent, growth = getattr(model, "held_rows_", None), getattr(model, "growth_", ())
     offered = getattr(model, "rows_offered_", 0) + X.shape[0] + held.shape[0]

@@ -220,13 +220,8 @@ def predicted_score(
 ) -> float:
     """Compute the mean log-mass of the entries of X, each column predicted from W that the others give.
 
-    Parameters
-    ----------
-    given : X and the weights of its entries
-    open_columns : puts some columns of X behind a backend
-    encoder : what finds W
-    omega : the losses; the one whose noise suits X best counts
-    known : whether weights are those of uncertainties
+    `open_columns` puts some columns of X behind a backend; of several losses the one whose noise suits X best counts;
+    `known` says that weights are those of uncertainties.
     """
     grid, n = facts_of(counted(given)).grid, given.X.shape[1]
     scores = list[list[Scores]]([[] for _ in omega])

@@ -35,17 +35,12 @@ FAR = 256
 
 @dataclass(frozen=True)
 class Facts:
-    """What one pass over X says.
+    """What one pass over X says."""
 
-    Attributes
-    ----------
-    count, zeros : observed entries, and those of them that are zero
-    grid : the values that entries can take
-    """
-
+    # count, zeros: observed entries, and those of them that are zero
     count: int
     zeros: int
-    grid: Grid = NO_GRID
+    grid: Grid = NO_GRID  # the values that entries can take
 
     @property
     def unit(self) -> float | None:

@@ -87,14 +87,7 @@ class Factors:
 
 
 def factorise(X: Entries, W: Array, H: Array, settings: Settings, sample_weight: ArrayLike | None = None) -> Factors:
-    """Minimise scikit-learn's objective from W and H.
-
-    Parameters
-    ----------
-    X : checked for its form
-    W, H : the start, in the units of X
-    sample_weight : how much every row counts, None where each counts once
-    """
+    """Minimise scikit-learn's objective from W and H, in the units of X, whose form is checked."""
     placement, rank = place(X, settings.device, "float32"), H.shape[0]
     rows = row_weights(X, sample_weight)
     given = placement.accept(X, settings.name, Reading(entry_weight=with_rows_weighted(rows)))

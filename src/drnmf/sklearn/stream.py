@@ -43,16 +43,11 @@ def take(
     rows: Vector | None,
     made_of: tuple[Vector, int] | None = None,
 ) -> Step:
-    """Take a batch of rows into account.
+    """Take a batch of rows, checked, into account; the state is None where the stream begins at H.
 
-    Parameters
-    ----------
-    state : where the stream stands, None where it begins at H
-    X : the batch, checked
-    W : where the search for its W begins, None where that is not known
-    forget : the half-life of rows; None where they fade as slowly as they may
-    rows : the weight of each, None where each counts once
-    made_of : W'W of all rows over their number, and that, where H was made of them
+    The search for W begins at W where that is known. `forget` is the half-life of rows; None where they fade as slowly
+    as they may. `rows` is the weight of each, and `made_of` W'W of all rows over their number, and that, where H was
+    made of them.
     """
     data = _opened(X, settings, state, rows)
     units, policy = Units(data.scale, np.ones(1)), Fixed()
