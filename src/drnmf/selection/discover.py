@@ -36,7 +36,7 @@ from drnmf.selection.intervals.bars import Intervals
 from drnmf.selection.noise import NoiseProfile
 from drnmf.selection.rank import check_ranks
 from drnmf.selection.resampling import RESAMPLINGS, UNCERTAINTY, cap_factors, resampling_for
-from drnmf.selection.stages.grouped import in_groups, search_beside_known
+from drnmf.selection.stages.groups import in_groups, search_beside_known
 from drnmf.selection.stages.ranks import rows_of
 from drnmf.selection.stages.residuals import FOR_W, LAST, contributions, residuals
 from drnmf.selection.stages.run_pool import RunPool, Study, draw_seeds
