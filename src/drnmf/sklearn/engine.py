@@ -24,7 +24,7 @@ from drnmf.objective.penalties import L1, L2
 from drnmf.objective.penalty import Penalties, Penalty, Setting
 from drnmf.problem.device import Placement, as_numpy, place, replaced
 from drnmf.problem.problem import Problem
-from drnmf.problem.units import Units, mean_of
+from drnmf.problem.units import mean_of
 from drnmf.problem.unobserved import row_weights, with_rows_weighted
 from drnmf.problem.weights import Reading
 from drnmf.solve.encode import Encoder
@@ -139,17 +139,13 @@ def _until(settings: Settings, problem: Problem, begins: Start) -> Callback | No
     error has fallen in ten iterations, relative to that of the start.
     """
     if settings.over is not None:
-        return _comparing(settings.over, problem.units)
+        over, units = settings.over, problem.units  # it compares losses with those of earlier iterations
+        return lambda now: over(replace(units.progress(now), losses=np.array([units.cost(now.losses, now.omega)])))
     if settings.tol <= 0:
         return None
     if settings.solver == "cd":
         return _exact(settings.tol)
     return _stalled(_error(losses_of(problem.data, begins[0], begins[1], problem.omega)), settings.tol)
-
-
-def _comparing(over: Callback, units: Units) -> Callback:
-    """Ask what compares losses with those of earlier iterations."""
-    return lambda now: over(replace(units.progress(now), losses=np.array([units.cost(now.losses, now.omega)])))
 
 
 def _error(losses: Vector) -> float:

@@ -200,11 +200,6 @@ def percent(share: float) -> str:
     return f"{100.0 * share:.0f} %"
 
 
-def forever() -> float:
-    """No limit on the time."""
-    return math.inf
-
-
 @dataclass(frozen=True)
 class Draws:
     """What is asked of the draws."""
@@ -215,7 +210,7 @@ class Draws:
     truths: int = TRUTHS
     seed: int = 0  # of all of them
     known: bool = False  # whether the weights of X are those of uncertainties
-    left: Callable[[], float] = forever  # seconds that may still be taken
+    left: Callable[[], float] = lambda: math.inf  # seconds that may still be taken
     tell: Callable[[float, str], None] = lambda share, detail: None  # called with a share of the work and words on it
 
 
