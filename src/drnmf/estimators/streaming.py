@@ -35,16 +35,7 @@ from drnmf.problem.problem import degrees_of_freedom
 from drnmf.problem.receive import Received
 from drnmf.problem.units import Units
 from drnmf.problem.weights import WeightsLike, reading_of
-from drnmf.selection.growth import (
-    HELD,
-    RECENT,
-    Growth,
-    asked_for,
-    gain_of,
-    held_rows,
-    leftover,
-    smallest_cosine,
-)
+from drnmf.selection.growth import HELD, RECENT, Growth, asked_for, gain_of, held_rows, leftover, smallest_cosine
 from drnmf.solve.runner import at_once
 from drnmf.solve.settings import constraints_of, terms_of
 from drnmf.solve.stream import Rows, StreamState, advance, begin, fitted, with_component

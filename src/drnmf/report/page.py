@@ -16,14 +16,7 @@ from drnmf.loading import needs
 from drnmf.report import sections
 from drnmf.report.charts import Chart
 from drnmf.report.parts import kind_of
-from drnmf.report.words import (
-    duration,
-    found_in,
-    headline,
-    interval_headline,
-    losses_headline,
-    unconverged,
-)
+from drnmf.report.words import duration, found_in, headline, interval_headline, losses_headline, unconverged
 from drnmf.runs import schema
 from drnmf.runs.read import Run, compared, read_run
 

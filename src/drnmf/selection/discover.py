@@ -42,15 +42,7 @@ from drnmf.selection.stages.residuals import FOR_W, LAST, contributions, residua
 from drnmf.selection.stages.run_pool import RunPool, Study, draw_seeds
 from drnmf.selection.stages.runs import Run, Store
 from drnmf.selection.stages.schedule import Moment, Schedule, shown
-from drnmf.selection.stages.stages import (
-    LEAST_RUNS,
-    MORE_JUDGES,
-    REDRAWN_RUNS,
-    RUNS_PER_RANK,
-    Question,
-    Stages,
-    plan,
-)
+from drnmf.selection.stages.stages import LEAST_RUNS, MORE_JUDGES, REDRAWN_RUNS, RUNS_PER_RANK, Question, Stages, plan
 from drnmf.selection.stages.sure import SURE, Sure
 from drnmf.solve.encode import Encoder
 from drnmf.solve.settings import (
