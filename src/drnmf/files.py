@@ -20,17 +20,9 @@ from typing import Any, BinaryIO
 def replacing(path: str | os.PathLike[str], durable: bool = True) -> Iterator[BinaryIO]:
     """Open a file under a temporary name beside `path`; when the block ends well it is flushed to disk and renamed.
 
-    Parameters
-    ----------
-    path : path-like
-        The file to write. What is there stays until the new one is complete, and for good if the block fails.
-    durable : bool
-        Flush to disk, so that a power failure leaves the old file or the new one. False for files of this process.
-
-    Yields
-    ------
-    BinaryIO
-        The stream to write to. Its name is random: processes of several machines may write the same file.
+    What is there stays until the new one is complete, and for good if the block fails. `durable` flushes to disk, so
+    that a power failure leaves the old file or the new one: not needed for files of this process. The temporary name is
+    random: processes of several machines may write the same file.
     """
     target = Path(path)
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
@@ -51,15 +43,7 @@ def replacing(path: str | os.PathLike[str], durable: bool = True) -> Iterator[Bi
 def temporary_folder(parent: Path, prefix: str) -> Iterator[Path]:
     """Make a folder for the time of the block, which is removed with all that is in it, however the block ends.
 
-    Parameters
-    ----------
-    parent : where it is made
-    prefix : how its name begins; the rest is random
-
-    Yields
-    ------
-    Path
-        The folder. If the block has renamed it, nothing is removed.
+    If the block has renamed it, nothing is removed. Behind the prefix its name is random.
     """
     path = parent / f"{prefix}{secrets.token_hex(4)}"
     try:  # the name is known before the folder exists: there is no moment at which it would be left behind

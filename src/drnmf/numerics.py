@@ -332,15 +332,11 @@ def unit_roundoff(array: object) -> float:
 def real_numbers(name: str, given: object, wanted: str = "") -> Vector:
     """Read what somebody gave as numbers in float64, not copied where it is such an array.
 
-    What a masked array hides is no number: NaN. `wanted` ends the sentence of an error.
+    What a masked array hides is no number: NaN. Text, dates, records, and imaginary parts, which a cast would drop, are
+    refused; `wanted` ends the sentence of the error.
 
     >>> real_numbers("W", np.ma.masked_equal([1, 2], 2)).tolist()
     [1.0, nan]
-
-    Raises
-    ------
-    ValueError
-        For text, dates, records, and imaginary parts, which a cast would drop.
     """
     try:
         values = given if isinstance(given, np.ma.MaskedArray) else np.asarray(given)

@@ -52,21 +52,11 @@ def flatten(tree: object, leaf: type | tuple[type, ...] = ()) -> tuple[list[obje
 
 
 def unflatten(structure: Structure, leaves: Iterable[object], types: Types | None = None, strict: bool = False) -> Any:
-    """Put a tree together from its structure and its leaves.
+    """Put a tree together from its structure and its leaves, in the order of `flatten`.
 
-    Parameters
-    ----------
-    structure : what `flatten` returned
-    leaves : iterable, in the order of `flatten`
-    types : name of a dataclass -> class; one that is not among them is imported by name, unless `strict`
+    `types` maps names to dataclasses; one that is not among them is imported by name, unless `strict`. What `flatten`
+    does not make is refused.
 
-    Raises
-    ------
-    ValueError
-        Where the structure is not one that `flatten` makes, or the number of leaves is another.
-
-    Examples
-    --------
     >>> unflatten({"tuple": ["leaf", {"list": ["leaf"]}]}, [1, 2])
     (1, [2])
     """
@@ -146,13 +136,8 @@ def types_beside(*objects: object) -> dict[str, type]:
 def pack(tree: object) -> tuple[Structure, dict[str, Array]]:
     """Split a tree into JSON and the arrays that it names; an array that stands in several places is stored once.
 
-    Raises
-    ------
-    TypeError
-        Where a leaf is neither a number, text, None nor an array of numbers.
+    Leaves are numbers, text, None and arrays of numbers; others are refused.
 
-    Examples
-    --------
     >>> pack((1, np.ones(2)))
     ({'structure': {'tuple': ['leaf', 'leaf']}, 'leaves': [1, {'array': 'a0'}]}, {'a0': array([1., 1.])})
     """

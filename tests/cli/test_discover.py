@@ -18,7 +18,7 @@ from drnmf.cli.discover import parse_ranks
 from drnmf.cli.options import parse_seconds
 from drnmf.losses.names import as_loss, noise_of
 from drnmf.matrices.companions import read_known
-from drnmf.matrices.mutations import spelt
+from drnmf.matrices.matrix import spelt
 from drnmf.selection.stages.run_pool import Study
 from drnmf.selection.stages.runs import Run
 

@@ -14,10 +14,9 @@ from drnmf.backends.observed import Entries
 from drnmf.losses.beta import KL, Beta
 from drnmf.problem.receive import Received
 from drnmf.selection.entries import Facts, facts_of
-from drnmf.selection.folds import Fold, too_few_to_hold_out
+from drnmf.selection.folds import Fold, predict, too_few_to_hold_out
 from drnmf.selection.likelihood.grid import Grid
 from drnmf.selection.likelihood.masses import GaussianNoise, PoissonNoise, noise_for
-from drnmf.selection.likelihood.prediction import predict
 from drnmf.selection.likelihood.scores import BLEND, Scores, compare, corrected_size, drawn, joined, likely_size
 from drnmf.selection.matching import agreement
 from drnmf.selection.resampling import cap_factors, scaled_rows

@@ -27,9 +27,8 @@ from drnmf.selection.likelihood.masses import NegativeBinomialNoise, PoissonNois
 from drnmf.selection.likelihood.scores import Scores
 from drnmf.selection.noise import BETAS, LEAST_BETA, losses_to_try
 from drnmf.selection.resampling import redrawn, resampled
-from drnmf.selection.stages.contributions import FOR_W, LAST, contributions
 from drnmf.selection.stages.ranks import too_large, with_most_stable
-from drnmf.selection.stages.residuals import residuals
+from drnmf.selection.stages.residuals import FOR_W, LAST, contributions, residuals
 from drnmf.selection.stages.run_pool import LARGE, rows_seen
 from drnmf.selection.stages.runs import Run, Store
 from drnmf.selection.stages.schedule import Moment, Schedule
@@ -222,7 +221,7 @@ def slowly(at: list[float], seconds: float):
 @pytest.mark.parametrize(("limit", "cut"), [(None, 0), (1e6, 0), (40.0, 400), (1e-9, 400)])
 def test_contributions_are_told_block_by_block_and_keep_within_the_time(monkeypatch, limit, cut):
     at, told, X = [0.0], list[Moment](), np.ones((400, 5))
-    monkeypatch.setattr("drnmf.selection.stages.contributions.LEAST_ENTRIES", 10)
+    monkeypatch.setattr("drnmf.selection.stages.residuals.LEAST_ENTRIES", 10)
     monkeypatch.setattr(Encoder, "rows", slowly(at, 1e-3))
     encoder = Encoder(
         np.ones((2, 5)), SimpleNamespace(mean=1.0), np.ones(1), 500, 0.0, "raise", "discover", np.zeros(2)

@@ -36,18 +36,12 @@ _non_negative_factorization = sklearn.decomposition.non_negative_factorization
 
 @dataclass
 class Tally:
-    """What ran where.
+    """What ran where."""
 
-    Attributes
-    ----------
-    here : name of a call -> how often it ran on this package
-    there : (name of a call, why) -> how often it ran on scikit-learn's own code
-    device : where fits run that name no device
-    """
-
-    here: Counter[str] = field(default_factory=Counter)
+    here: Counter[str] = field(default_factory=Counter)  # name of a call -> how often it ran on this package
+    # (name of a call, why) -> how often it ran on scikit-learn's own code
     there: Counter[tuple[str, str]] = field(default_factory=Counter)
-    device: str | None = None
+    device: str | None = None  # where fits run that name no device
 
     def fell_back(self, what: str, why: str) -> None:
         """Count a call on scikit-learn, and say so the first time."""

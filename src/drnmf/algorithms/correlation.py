@@ -24,17 +24,10 @@ SumUp = Callable[[Callable[[Array], Vector]], Vector]
 
 
 def correlation(sum_up: SumUp, mean: Vector, omega: Omega, coefficients: Vector) -> Array:
-    """Compute C, (r, r), for the block that moves while G stands.
+    """Compute C (r, r), in float64 with a diagonal of ones, for the block that moves while G (r, m) stands.
 
-    Parameters
-    ----------
-    sum_up : adds up a function over pieces of G (r, m), wherever they live (`Modes.sum_others`)
-    mean : (r,), the mean column of the block that moves
-    omega, coefficients : the losses and c_beta
-
-    Returns
-    -------
-    C : (r, r) float64 with a diagonal of ones
+    `mean` is the mean column of the block that moves; `sum_up` adds up a function over pieces of G, wherever they live
+    (`Modes.sum_others`).
     """
     rank = mean.size
     found = partial(_flat_gram, mean=mean, omega=omega, coefficients=coefficients)
@@ -42,19 +35,7 @@ def correlation(sum_up: SumUp, mean: Vector, omega: Omega, coefficients: Vector)
 
 
 def batched_correlation(F: Array, G: Array, omega: Omega, coefficients: Sequence[Numbers]) -> Array:
-    """Compute C for every run of a batch, where the factors live.
-
-    Parameters
-    ----------
-    F : (runs, r, n), the blocks that move
-    G : (runs, r, m), the blocks that stand
-    omega : the losses
-    coefficients : for every loss c_beta, one for all runs or (runs, 1, 1) in the kind of G
-
-    Returns
-    -------
-    C : (runs, r, r) float64
-    """
+    """Compute C (runs, r, r) in float64, where the factors live; a coefficient is one for all runs, or (runs, 1, 1)."""
     mean = as_float64(F).sum(-1)[:, None, :] / F.shape[-1]
     return _normalised(_weighted_gram(as_float64(G), mean, omega, coefficients))
 
@@ -74,19 +55,8 @@ def _with_unit_diagonal(C: Array) -> Array:
 def shrunk(C: Array, damping: Numbers) -> Array:
     """Shrink a correlation towards the identity, for columns whose components overlap otherwise than the mean's.
 
-    D is found after this, so Q h = P holds for every damping; with damping = 1 the step is the multiplicative one.
+    D is found after this, so Q h = P holds for every damping of 0 to 1; with 1 the step is the multiplicative one.
 
-    Parameters
-    ----------
-    C : (r, r) with a diagonal of ones, or (runs, r, r)
-    damping : 0 to 1, or one for every run
-
-    Returns
-    -------
-    C : (r, r) with a diagonal of ones
-
-    Examples
-    --------
     >>> shrunk(np.array([[1.0, 0.8], [0.8, 1.0]]), 0.5).tolist()
     [[1.0, 0.4], [0.4, 1.0]]
     """

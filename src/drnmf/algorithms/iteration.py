@@ -185,12 +185,9 @@ class Task:
     ) -> Ask:
         """Ask for a block: weighted sums where lambda is known when that is done, every part on its own elsewhere.
 
-        Parameters
-        ----------
-        steps : taken by the block
-        early : lambda will still be the same when the parts are used
-        losses : somebody will look at them
-        into, used : earlier answers for this block and for the one before it that are not needed any more
+        `steps` were taken by the block; `early` says that lambda will still be the same when the parts are used,
+        `losses` that somebody will look at them; `into` and `used` are earlier answers, for this block and the one
+        before it, that are not needed any more.
         """
         rule, omega = self.rules[block], self.objective.omega
         known = early or len(omega) == 1  # lambda of one loss is one

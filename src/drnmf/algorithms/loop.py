@@ -174,26 +174,17 @@ class Snapshot:
 
 @dataclass(frozen=True)
 class Call:
-    """A run that is asked for: the minimum of the weighted (fixed policy) or largest (moving policy) scaled loss.
+    """A run that is asked for: the minimum of the weighted (fixed policy) or largest (moving policy) scaled loss."""
 
-    Attributes
-    ----------
-    data : X
-    starts : (r, columns) for every block, strictly positive; none is changed unless the control allows it
-    objective, rule, policy : what is minimised, how blocks step, how lambda moves
-    control : when to stop, whom to tell, who keeps the state
-    constraints : what the factors must satisfy
-    asked : when that was
-    """
-
-    data: Modes
-    starts: Factors
+    data: Modes  # X
+    starts: Factors  # (r, columns) for every block, strictly positive; none is changed unless the control allows it
+    # objective, rule, policy: what is minimised, how blocks step, how lambda moves
     objective: Objective
     rule: Rule
     policy: Policy
-    control: Control
-    constraints: Constraints = UNCONSTRAINED
-    asked: float = field(default_factory=time.perf_counter)
+    control: Control  # when to stop, whom to tell, who keeps the state
+    constraints: Constraints = UNCONSTRAINED  # what the factors must satisfy
+    asked: float = field(default_factory=time.perf_counter)  # when that was
 
 
 def solve(
@@ -414,12 +405,8 @@ class Run:
     def result(self, reason: str) -> Result:
         """The best point with its losses and its weights (those of its row), and the trace of the whole run.
 
-        A run that ended because it beat a reference gives the point that did.
-
-        Raises
-        ------
-        ValueError
-            Where a loss at the point is not a finite number.
+        A run that ended because it beat a reference gives the point that did. A loss that is no finite number is
+        refused.
         """
         best, objective, data = self.best, self.task.objective, self.task.data
         if reason == "reference":

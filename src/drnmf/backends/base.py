@@ -143,40 +143,26 @@ class Sweep:
 
 @dataclass(frozen=True, eq=False)
 class Ranges:
-    """Parts of X side by side, which a backend may sweep in one pass, each by itself.
+    """Parts of X side by side, which a backend may sweep in one pass, each by itself."""
 
-    Attributes
-    ----------
-    bounds : p + 1 numbers; part k is of rows bounds[k] to bounds[k + 1]
-    across : whether they are of columns
-    coefficients : (p,) of the parts in the curvature
-    squared_norms : (p,) of the parts
-    """
-
-    bounds: tuple[int, ...]
-    across: bool
-    coefficients: Vector
-    squared_norms: Vector
+    bounds: tuple[int, ...]  # p + 1 numbers; part k is of rows bounds[k] to bounds[k + 1]
+    across: bool  # whether they are of columns
+    coefficients: Vector  # (p,) of the parts in the curvature
+    squared_norms: Vector  # (p,) of the parts
 
 
 @dataclass(frozen=True, eq=False)
 class Descending:
-    """Where whole iterations of coordinate descent under beta = 2 alone begin, made by a backend in one call each.
+    """Where whole iterations of coordinate descent under beta = 2 alone begin, made by a backend in one call each."""
 
-    Attributes
-    ----------
-    omega, coefficient : beta = 2, and what multiplies its parts
-    blocks, lasts : H and W', and where each stood before it was extrapolated; all are written over
-    sweep : that for H at the blocks, written over too
-    floors : the smallest entry of each block
-    """
-
+    # omega, coefficient: beta = 2, and what multiplies its parts
     omega: Omega
     coefficient: float
+    # blocks, lasts: H and W', and where each stood before it was extrapolated; all are written over
     blocks: tuple[Array, ...]
     lasts: tuple[Array, ...]
-    sweep: Sweep
-    floors: tuple[float, ...]
+    sweep: Sweep  # that for H at the blocks, written over too
+    floors: tuple[float, ...]  # the smallest entry of each block
 
 
 class Descends(Protocol):

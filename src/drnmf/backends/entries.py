@@ -41,18 +41,6 @@ def is_sound(X: Entries, gaps: bool = False) -> bool:
 def check_structure(X: object, name: str = "X") -> None:
     """Refuse sparse X whose indices lead outside of it: compiled loops follow them without looking.
 
-    Parameters
-    ----------
-    X : anything; what is not sparse is left alone
-    name : what the error calls it
-
-    Raises
-    ------
-    ValueError
-        With the index that is wrong and the range it must lie in.
-
-    Examples
-    --------
     >>> X = sp.csr_array(np.eye(2))
     >>> X.indices[1] = 5
     >>> check_structure(X)

@@ -274,16 +274,10 @@ class Product:
 
 @dataclass(frozen=True, eq=False)
 class Pieces:
-    """Weights taken apart, M = values * rows columns' * mask; None stands for ones.
+    """Weights taken apart, M = values * rows columns' * mask; None stands for ones."""
 
-    Attributes
-    ----------
-    values : (m, n)
-    rows, columns : (m,), (n,)
-    mask : Hidden
-    """
-
-    values: Any = None
+    values: Any = None  # (m, n)
+    # rows, columns: (m,), (n,)
     rows: Any = None
     columns: Any = None
     mask: Hidden | None = None
@@ -364,15 +358,8 @@ def product(*weights: Observed | None) -> Observed | None:
 def weigh(data: Data, observed: Observed | HeldOut | None, mean: float | None = None) -> Data:
     """Put weights of the entries beside X: every sweep of the Data that comes back is made under them.
 
-    Parameters
-    ----------
-    data : X, with weights already or without
-    observed : the weights; a `HeldOut` is bound to X first; None, or ones, leave X without gaps as it is
-    mean : the scale that floors refer to, where it is not the weighted mean of the observed entries
-
-    Returns
-    -------
-    data : Data
+    A `HeldOut` is bound to X first; None, or ones, leave X without gaps as it is. `mean` is the scale that floors refer
+    to, where it is not the weighted mean of the observed entries.
     """
     if isinstance(observed, HeldOut):
         observed = observed.bind(data.shape)

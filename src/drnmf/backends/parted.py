@@ -32,18 +32,11 @@ _NOTHING = Tally(0.0, 0.0, 0.0, 0, 0)
 
 @dataclass(frozen=True, eq=False)
 class Piece:
-    """Some rows (columns) of X.
+    """Some rows (columns) of X."""
 
-    Attributes
-    ----------
-    at : which, as indices or a slice
-    data : they alone, in the unit of X; None where a block of X has none of them
-    across : whether they are columns of X
-    """
-
-    at: Any
-    data: Any
-    across: bool = False
+    at: Any  # which, as indices or a slice
+    data: Any  # they alone, in the unit of X; None where a block of X has none of them
+    across: bool = False  # whether they are columns of X
 
     @cached_property
     def T(self) -> Piece:
@@ -62,20 +55,12 @@ class Piece:
 
 @dataclass(frozen=True, eq=False)
 class Stack:
-    """X with the rows of part after part, which the compiled extension sweeps in one pass.
+    """X with the rows of part after part, which the compiled extension sweeps in one pass."""
 
-    Attributes
-    ----------
-    data : that X, in memory of its own or as it was
-    bounds : where parts begin, and the end
-    order : its rows in X; None where they are in order already
-    turned : whether this is X transposed
-    """
-
-    data: NativeDense
-    bounds: tuple[int, ...]
-    order: Indices | None = None
-    turned: bool = False
+    data: NativeDense  # that X, in memory of its own or as it was
+    bounds: tuple[int, ...]  # where parts begin, and the end
+    order: Indices | None = None  # its rows in X; None where they are in order already
+    turned: bool = False  # whether this is X transposed
 
     @cached_property
     def T(self) -> Stack:
@@ -337,14 +322,7 @@ class Parted(Layer):
     def row_slopes(self, W: Any, H: Any, omega: Omega, coefficients: Vector) -> dict[Loss, Vector]:
         """Compute how much every row counts in a step under each loss of entries that objectives are made of.
 
-        Parameters
-        ----------
-        W, H : (m, r) and (r, n)
-        omega, coefficients : the objectives and c_o
-
-        Returns
-        -------
-        slopes : base loss -> (m,) float64, the derivative of sum_o c_o f_o in the loss of a row
+        That is, for every base loss, the derivative of sum_o c_o f_o in the loss of a row, (m,) float64.
         """
         A, B = self.T.space.put(W.T), self.space.put(H)
         if self._in_blocks:

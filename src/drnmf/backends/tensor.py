@@ -187,16 +187,11 @@ def modes_of(data: Data, columns: tuple[int, ...]) -> Modes:
 
 @dataclass(frozen=True, eq=False)
 class Stored:
-    """The stored entries as a matrix with one mode as its columns.
+    """The stored entries as a matrix with one mode as its columns."""
 
-    Attributes
-    ----------
-    data : (rows that store something, size of the mode)
-    indices : of these rows, in the other modes by their blocks; in several at once where these have fewer indices
-        together than there are rows
-    """
-
-    data: Data
+    data: Data  # (rows that store something, size of the mode)
+    # of these rows, in the other modes by their blocks; in several at once where these have fewer indices together than
+    # there are rows
     indices: dict[tuple[int, ...], Indices]
 
     def rows(self, blocks: Factors) -> Array:

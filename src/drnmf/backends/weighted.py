@@ -27,17 +27,13 @@ class Sums:
 
 @dataclass(frozen=True)
 class Tally(Sums):
-    """Sums over the observed entries.
+    """Sums over the observed entries."""
 
-    Attributes
-    ----------
-    total, squares, weight : sums of the weighted entries, of their weighted squares and of the weights
-    zeros, count : how many are zero, and how many there are
-    """
-
+    # total, squares, weight: sums of the weighted entries, of their weighted squares and of the weights
     total: float
     squares: float
     weight: float
+    # zeros, count: how many are zero, and how many there are
     zeros: int
     count: int
 
@@ -339,30 +335,16 @@ class UnweightedSparse(Unweighted):
 
 @dataclass(frozen=True)
 class Columns(Sums):
-    """Sums over the held-out entries of every column, for means and standard errors by blocks of columns.
+    """Sums over the held-out entries of every column, for means and standard errors by blocks of columns."""
 
-    Attributes
-    ----------
-    counts : (n,) how many entries are held out and observed
-    losses : (p, n) sums of d(x | v) under the weights
-    logs : (n,) sums of log x over the positive ones
-    positive : (n,) how many those are
-    """
-
-    counts: Vector
-    losses: Vector
-    logs: Vector
-    positive: Vector
+    counts: Vector  # (n,) how many entries are held out and observed
+    losses: Vector  # (p, n) sums of d(x | v) under the weights
+    logs: Vector  # (n,) sums of log x over the positive ones
+    positive: Vector  # (n,) how many those are
 
 
 def others_of(observed: Observed) -> Observed:
-    """Return the weights of the entries that a `HeldOut` leaves out.
-
-    Raises
-    ------
-    ValueError
-        Where there is none among the weights.
-    """
+    """Return the weights of the entries that a `HeldOut` leaves out; weights without one are refused."""
     kinds = factors_of(observed)
     if not any(isinstance(kind, Hidden) for kind in kinds):
         raise ValueError("No entries of X are held out: give entry_weight=HeldOut(fraction, seed).")
@@ -392,13 +374,7 @@ def taken_apart(data: Data) -> tuple[Data, Vector | float, Vector | float] | Non
 
 
 def held_out_losses(data: Data, W: Array, H: Array, omega: Omega) -> Vector:
-    """Compute the losses (p,) on the entries that a `HeldOut` weight leaves out, under the other weights.
-
-    Raises
-    ------
-    ValueError
-        Where nothing is held out.
-    """
+    """Compute the losses (p,) on the entries that a `HeldOut` weight leaves out, under the other weights."""
     A, B = data.T.space.put(W.T), data.space.put(H)
     return data.space.read(data.sweep(A.T, B, Ask(omega, parts=None, held_out=True)))[0].losses
 

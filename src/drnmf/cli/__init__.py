@@ -21,7 +21,7 @@ LIBRARY = {
     ),
     "fit": Command("drnmf.cli.fit:fit", "Factorise X as W H, good for every loss of --betas at once."),
     "tables": Command(
-        "drnmf.cli.tables:tables",
+        "drnmf.cli.fit:tables",
         "Factorise several tables of the same rows at once, each with columns, loss and unit of its own.",
     ),
     "assign": Command(

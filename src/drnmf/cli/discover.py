@@ -165,7 +165,7 @@ def discover(
 def side_of(profiles: str, reference: Path | None, matrix: Matrix) -> str:
     """Settle what components are profiles over: columns, unless labels of mutation types or of a reference say rows."""
     from drnmf.matrices.companions import side_named
-    from drnmf.matrices.mutations import are_mutations
+    from drnmf.matrices.matrix import are_mutations
 
     if reference is None:
         named = "rows" if are_mutations(matrix.row_names) else None
@@ -196,13 +196,7 @@ def _summary(discovery: Named, matrix: Matrix, warned: list[str], profiles: str)
 
 
 def parse_ranks(text: str, most: int, asked: bool = True) -> list[int]:
-    """Read ranks from the command line: "2:30" (both ends), or "3,5,8".
-
-    Parameters
-    ----------
-    most : min(m, n)
-    asked : whether the user named them; else they end where X does
-    """
+    """Read ranks from the command line: "2:30" (both ends), or "3,5,8"; those that nobody asked for end at `most`."""
     ends = re.fullmatch(r"\s*(\d+)\s*:\s*(\d+)\s*", text)
     if ends:
         listed = list(range(int(ends[1]), int(ends[2]) + 1))
@@ -288,12 +282,9 @@ def assign(
 
 
 def read_components(path: Path, labels: Names, count: int) -> tuple[Known, Omega | None]:
-    """Read known components from a table, or those of a run with the loss that they were fitted under.
+    """Read known components from a table, or those of a run, under the labels of X.
 
-    Returns
-    -------
-    known : the components, under the labels of X
-    omega : the loss of the run; None where there is no run, or where it had several
+    With them comes the loss of the run; None where there is no run, or where it had several.
     """
     import numpy as np
 

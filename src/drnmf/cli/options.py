@@ -138,16 +138,10 @@ def parse_seconds(text: str | None) -> float | None:
 
 @dataclass(frozen=True)
 class Settings:
-    """The options of a command that are parameters of its model, checked.
+    """The options of a command that are parameters of its model, checked."""
 
-    Attributes
-    ----------
-    values : by the names of the parameters; None leaves the choice to the library
-    asked : all options of the command, by the names of its arguments
-    """
-
-    values: Asked
-    asked: Asked
+    values: Asked  # by the names of the parameters; None leaves the choice to the library
+    asked: Asked  # all options of the command, by the names of its arguments
 
     def __post_init__(self) -> None:
         for name, value in self.values.items():
@@ -185,11 +179,7 @@ def takes_model(
 ) -> Callable[[Command], Command]:
     """Give a command the options of its model in the place of its argument `settings`, those of the solver last.
 
-    Parameters
-    ----------
-    only : parameters that the command takes, or groups of them; none names all
-    without : parameters that it does without
-    defaults : where they are others than the model's
+    It takes `only` these parameters, or groups of them, `without` those; `defaults` are others than the model's.
     """
     listed = {
         name: known

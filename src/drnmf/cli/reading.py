@@ -133,21 +133,14 @@ class Source:
 
 @dataclass(frozen=True)
 class Opened:
-    """X as a command has read it.
+    """X as a command has read it."""
 
-    Attributes
-    ----------
-    path, matrix : the file, and what it holds
-    weights : the table of uncertainties or weights, as the keyword argument of `fit`
-    described : what summary.json says of them, as they were read
-    weights_file : where the table is from
-    """
-
+    # path, matrix: the file, and what it holds
     path: Path
     matrix: Matrix
-    weights: dict[str, Entries]
-    described: schema.Input
-    weights_file: Path | None
+    weights: dict[str, Entries]  # the table of uncertainties or weights, as the keyword argument of `fit`
+    described: schema.Input  # what summary.json says of them, as they were read
+    weights_file: Path | None  # where the table is from
 
     def over(self, profiles: str) -> Opened:
         """Exchange rows and columns where components are profiles over "rows"."""

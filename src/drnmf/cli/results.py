@@ -42,23 +42,15 @@ Report = Annotated[
 
 @dataclass(frozen=True)
 class Results:
-    """What was asked of the results.
+    """What was asked of the results."""
 
-    Attributes
-    ----------
-    out, overwrite : the folder, None names it after the input; and whether it may take the place of an earlier run
-    threads : of BLAS and the compiled extension; None leaves them alone
-    quiet : no progress and no table
-    report : whether the page is written; None writes it where plotly is there
-    inputs : files that the run reads, which replacing the folder must not delete
-    """
-
+    # out, overwrite: the folder, None names it after the input; and whether it may take the place of an earlier run
     out: Out = None
     overwrite: options.Overwrite = False
-    threads: options.Threads = None
-    quiet: options.Quiet = False
-    report: Report = None
-    inputs: tuple[Path, ...] = ()
+    threads: options.Threads = None  # of BLAS and the compiled extension; None leaves them alone
+    quiet: options.Quiet = False  # no progress and no table
+    report: Report = None  # whether the page is written; None writes it where plotly is there
+    inputs: tuple[Path, ...] = ()  # files that the run reads, which replacing the folder must not delete
 
     @property
     def folder(self) -> Path:

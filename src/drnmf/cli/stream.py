@@ -118,28 +118,22 @@ def stream(
 
 @dataclass
 class StreamProgress:
-    """How far a stream has come.
+    """How far a stream has come."""
 
-    Attributes
-    ----------
-    x, batch, quiet : the input, rows of a batch, and whether nothing is said
-    base, before : rows that the model was given when this pass began, and rows of it that another process read
-    turn : the pass
-    saved, said, started : times
-    spent : seconds of the processes before
-    columns, warned : names of the columns, and what was warned of
-    dtype, taken : of the rows, and how many of them this process has read
-    """
-
+    # x, batch, quiet: the input, rows of a batch, and whether nothing is said
     x: Path
     batch: int
     quiet: bool
+    # base, before: rows that the model was given when this pass began, and rows of it that another process read
     base: int = 0
     before: int = 0
-    turn: int = 0
-    spent: float = 0.0
+    turn: int = 0  # the pass
+    spent: float = 0.0  # seconds of the processes before
+    # saved, said, started: times
     saved: float = 0.0
+    # columns, warned: names of the columns, and what was warned of
     columns: tuple[str, ...] | None = None
+    # dtype, taken: of the rows, and how many of them this process has read
     dtype: str = ""
     taken: int = 0
     started: float = field(default_factory=time.perf_counter)

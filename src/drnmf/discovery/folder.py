@@ -18,12 +18,7 @@ from drnmf.selection.intervals.bars import Intervals
 
 
 def write_discovery(folder: Path, discovery: Named, summary: schema.Summary) -> None:
-    """Write every table of a discovery, its model and its summary.
-
-    Parameters
-    ----------
-    summary : what else summary.json is to say: the input, parameters, notes
-    """
+    """Write every table of a discovery, its model and its summary, which knows the input already."""
     kept = np.flatnonzero(discovery.stable)
     names, profiles, samples = [discovery.names[k] for k in kept], discovery.column_names, discovery.row_names
     components = np.asarray(discovery.components)

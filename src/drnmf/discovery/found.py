@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from drnmf.discovery.folder import write_report_folder
 from drnmf.discovery.named import Named, Weights, component_labels, facts_of
-from drnmf.matrices.matrix import Labels
-from drnmf.matrices.mutations import spelt, substitution
+from drnmf.matrices.matrix import Labels, spelt, substitution
 from drnmf.numerics import Entries, XLike
 from drnmf.parameters.common import Parameters
 from drnmf.problem.tabular import Tabular, tabular

@@ -16,8 +16,7 @@ from drnmf.estimators.tables import places
 from drnmf.loading import needs
 from drnmf.losses.base import betas_of
 from drnmf.losses.names import as_written
-from drnmf.matrices.matrix import Labels
-from drnmf.matrices.mutations import spelt
+from drnmf.matrices.matrix import Labels, spelt
 from drnmf.numerics import Array, Entries
 from drnmf.problem.tabular import Tabular, component_names, tabular
 from drnmf.runs.quality import Quality

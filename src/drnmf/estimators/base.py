@@ -25,9 +25,8 @@ from drnmf.backends.weighted import held_out_losses
 from drnmf.estimators import saving
 from drnmf.estimators.callbacks import Support, Tasks, managed
 from drnmf.estimators.deciding import AUTO, fit_ranked, zeros_under
-from drnmf.estimators.scoring import predicted_score
 from drnmf.estimators.streaming import Streaming, end_stream
-from drnmf.estimators.tables import Assigning, Factorising, Tables, shares_of
+from drnmf.estimators.tables import Assigning, Factorising, Tables, predicted_score, shares_of
 from drnmf.losses.base import Omega, betas_of
 from drnmf.losses.interval import Interval
 from drnmf.numerics import ENCODE_ITERATIONS, Array, MatrixLike, Vector, XLike, real_numbers
@@ -185,16 +184,7 @@ class NMF(Streaming, Tables, Assigning, Factorising, BaseEstimator, Support):  #
         -------
         self : the fitted estimator
         """
-        self.fit_transform(
-            X,
-            y,
-            W=W,
-            H=H,
-            entry_weight=entry_weight,
-            uncertainty=uncertainty,
-            sample_weight=sample_weight,
-            groups=groups,
-        )
+        self.fit_transform(X, y, W, H, entry_weight, uncertainty, sample_weight, groups)
         return self
 
     @managed
@@ -239,7 +229,8 @@ class NMF(Streaming, Tables, Assigning, Factorising, BaseEstimator, Support):  #
         adopt_tables(self, joined)
         if rows is not None and not rows.all():  # a row of weight zero is observed, but nobody fitted it
             unseen = np.flatnonzero(rows == 0)
-            factors = replaced(factors, unseen, _unwrapped(self.transform)(self, X if joined is None else given))
+            transform: Any = inspect.unwrap(type(self).transform)  # without what `set_output` puts around it
+            factors = replaced(factors, unseen, transform(self, X if joined is None else given))
         self.shares_ = shares_of(factors, self.components_)
         return factors
 
@@ -541,11 +532,6 @@ def _say_what_couples_rows(penalties: Penalties) -> None:
             "it was left out. fit_transform applies it.",
             stacklevel=3,
         )
-
-
-def _unwrapped(method: Any) -> Callable[..., Array]:
-    """Return a method without what scikit-learn puts around its output (`set_output`)."""
-    return inspect.unwrap(method.__func__)
 
 
 def _complete(result: Result, problem: Problem) -> Result:

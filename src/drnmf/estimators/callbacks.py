@@ -40,23 +40,15 @@ def managed(method: Method) -> Method:
 
 @dataclass
 class Tasks:
-    """The tasks of one fit.
+    """The tasks of one fit."""
 
-    Attributes
-    ----------
-    estimator : whose fit it is
-    context : of the fit as a whole; None where nobody asked for callbacks
-    stage : the name of the runs that are the fit itself
-    X, y : what it is fitted to
-    data : X in its backend
-    """
-
-    estimator: BaseEstimator
-    context: Any
-    stage: str
+    estimator: BaseEstimator  # whose fit it is
+    context: Any  # of the fit as a whole; None where nobody asked for callbacks
+    stage: str  # the name of the runs that are the fit itself
+    # X, y: what it is fitted to
     X: Grid
     y: object
-    data: Data
+    data: Data  # X in its backend
     running: list[Any] = field(default_factory=list)
 
     @classmethod

@@ -89,15 +89,9 @@ def fit_ranked(model: BaseEstimator, X: MatrixLike, reading: Reading, fit: Calla
 def fit_under_found(
     model: BaseEstimator, name: str, X: MatrixLike, reading: Reading, fit: Callable[[object], Array]
 ) -> Array:
-    """Find what the losses leave to X, and fit under them.
+    """Find what the losses, the parameter called `name`, leave to X, and `fit` an estimator under them.
 
     The size of a negative binomial is found in turn with the factors, from the Kullback-Leibler fit.
-
-    Parameters
-    ----------
-    model, name : the estimator, and its parameter that names the losses: "beta" or "betas"
-    X, reading : whose negative entries are dealt with, and how it is read
-    fit : calls `fit_transform` of the estimator that it is given
     """
     losses = getattr(model, name)
     if is_unsized(losses, Huber):
@@ -120,15 +114,10 @@ def fit_decided(
     starts: int,
     fit: Callable[[BaseEstimator], Array],
 ) -> Array:
-    """Fit with the losses that the data named, and take over what the fit leaves.
+    """Fit with the losses that the data named, and take over what the fit leaves; the parameters of the model stay.
 
-    Parameters
-    ----------
-    model : the estimator, whose parameters stay as they are
-    profile : what the losses were compared by, None where they were not
-    name, value : the parameter that names the losses, and what it is for this fit
-    starts : how many starts at least, where `init` is "auto"
-    fit : calls `fit_transform` of the estimator that it is given
+    `profile` is what the losses were compared by, None where they were not; `value` is what the parameter called `name`
+    is for this fit, of so many starts at least where `init` is "auto".
     """
     n_init = max(model.n_init, starts) if model.init == AUTO else model.n_init
     decided = clone(model).set_params(**{name: value, "n_init": n_init, "zeros": zeros_under(model)})
@@ -162,13 +151,7 @@ def _filled(value: object, family: type, loss: Loss) -> object:
 
 
 def likely_negative_binomial(profile: NoiseProfile) -> NegativeBinomial:
-    """Return the negative binomial of a profile.
-
-    Raises
-    ------
-    ValueError
-        Where X does not hold counts.
-    """
+    """Return the negative binomial of a profile; X that does not hold counts is refused."""
     names = [str(row["name"]) for row in profile.table]
     found = [as_loss(name) for name in names if name.startswith("NB")]
     if not found:

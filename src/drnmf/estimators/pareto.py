@@ -289,22 +289,13 @@ def pareto_front(
 
 @dataclass(frozen=True)
 class Points:
-    """How the point of a lambda is solved, under references that all points share.
+    """How the point of a lambda is solved, under references that all points share."""
 
-    Attributes
-    ----------
-    problem : with its references
-    runner : how it is run
-    starts : from which every point is solved
-    method : one of `METHODS`
-    ends : single-objective fits in hand, by the index of their loss
-    """
-
-    problem: Problem
-    runner: Runner
-    starts: list[Start]
-    method: str
-    ends: dict[int, Result] = field(default_factory=dict)
+    problem: Problem  # with its references
+    runner: Runner  # how it is run
+    starts: list[Start]  # from which every point is solved
+    method: str  # one of `METHODS`
+    ends: dict[int, Result] = field(default_factory=dict)  # single-objective fits in hand, by the index of their loss
 
     def over(self, found: References) -> Points:
         """Return the same under other references, whose single-objective fits are the ends."""

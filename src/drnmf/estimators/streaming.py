@@ -35,16 +35,7 @@ from drnmf.problem.problem import degrees_of_freedom
 from drnmf.problem.receive import Received
 from drnmf.problem.units import Units
 from drnmf.problem.weights import WeightsLike, reading_of
-from drnmf.selection.growth import (
-    HELD,
-    RECENT,
-    Growth,
-    asked_for,
-    gain_of,
-    held_rows,
-    leftover,
-    smallest_cosine,
-)
+from drnmf.selection.growth import HELD, RECENT, Growth, asked_for, gain_of, held_rows, leftover, smallest_cosine
 from drnmf.solve.runner import at_once
 from drnmf.solve.settings import constraints_of, terms_of
 from drnmf.solve.stream import Rows, StreamState, advance, begin, fitted, with_component
@@ -250,10 +241,7 @@ def _grown(
 ) -> tuple[StreamState, Rows, dict[str, Any]]:
     """Add a component where the held-out rows of recent batches ask for it, and take the batch again with it.
 
-    Returns
-    -------
-    state, found : where the stream stands
-    kept : attributes of the model: rows that were held out, and what was added
+    With where the stream stands come attributes of the model: rows that were held out, and what was added.
     """
     recent, growth = getattr(model, "held_rows_", None), getattr(model, "growth_", ())
     offered = getattr(model, "rows_offered_", 0) + X.shape[0] + held.shape[0]

@@ -150,15 +150,11 @@ class Sized:
     Parameters
     ----------
     scale : what X is multiplied by where the loss is computed, and so the number (`scaled`)
-
-    Attributes
-    ----------
-    title : stands before the number in names ("NB(30)"), in small letters in texts ("nb:30")
     """
 
     scale: float = field(default=1.0, kw_only=True)
 
-    title: ClassVar[str]
+    title: ClassVar[str]  # stands before the number in names ("NB(30)"), in small letters in texts ("nb:30")
     beta: ClassVar[float] = math.nan
     infinite_at_zero: ClassVar[bool] = False
     free_part: ClassVar[str | None] = None

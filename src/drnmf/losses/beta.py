@@ -28,8 +28,6 @@ class Beta:
     .. math:: d_0 = x/y - \log(x/y) - 1, \quad d_1 = x \log(x/y) - x + y, \quad
               d_\beta = \frac{x^\beta + (\beta-1) y^\beta - \beta x y^{\beta-1}}{\beta(\beta-1)}
 
-    Examples
-    --------
     >>> Beta(1.0).name, Beta(0.5).key, Beta(3.0).exponents
     ('KL', '0.5', (2.0, 0.0))
     """

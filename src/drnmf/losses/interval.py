@@ -116,15 +116,9 @@ class Coverage:
 def chord_bound(points: Vector, losses: Vector, references: Vector, floors: Vector) -> float:
     """Bound D_beta / e(beta) from the first point to the last, by convexity of the logarithms between them.
 
-    Parameters
-    ----------
-    points : (k,) beta, ascending, at least four
-    losses : (k,) D_beta of the fit
-    references : (s, k) D_beta of every reference fit; e(beta) is the smallest of them, or the floor if that is larger
-    floors : (k,)
+    `points` are four or more ascending beta, `losses` D_beta of the fit, `references` (s, k) D_beta of every reference
+    fit; e(beta) is the smallest of them, or the floor if that is larger.
 
-    Examples
-    --------
     >>> beta = np.linspace(0.0, 2.0, 5)
     >>> round(chord_bound(beta, np.exp(beta), np.ones((1, 5)), np.zeros(5)), 6)  # largest at the end
     7.389056

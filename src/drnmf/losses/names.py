@@ -26,22 +26,9 @@ _PRINTED = re.compile(
 def as_loss(value: Any) -> Loss:
     """Turn a beta, a name or a loss into a loss.
 
-    Parameters
-    ----------
-    value : number >= 0, a name ("kullback-leibler", "KL", "nb:30", and all that results print: "beta 0.5", "NB(30)"),
-        or a loss: ``NegativeBinomial(30)``, or an object of your own with every member of `Loss`
+    A name is "kullback-leibler", "KL", "nb:30", and all that results print: "beta 0.5", "NB(30)". A loss is
+    ``NegativeBinomial(30)``, or an object of your own with every member of `Loss`.
 
-    Returns
-    -------
-    loss : Loss
-
-    Raises
-    ------
-    ValueError
-        Where the value is none of them.
-
-    Examples
-    --------
     >>> as_loss(1), as_loss("itakura-saito"), as_loss("nb:30")
     (Beta(beta=1.0), Beta(beta=0.0), NegativeBinomial(size=30.0))
     >>> as_loss("KL"), as_loss("beta 0.5"), as_loss("NB(30)")
@@ -154,15 +141,8 @@ def noise_of(loss: Loss) -> str:
 
 
 def text_of(loss: Loss) -> str:
-    """Write a loss as text that `from_text` reads back exactly.
+    """Write a loss as text that `from_text` reads back exactly; a loss of another family than the package's is refused.
 
-    Raises
-    ------
-    ValueError
-        For a loss of another family than the package's, which no text names.
-
-    Examples
-    --------
     >>> as_loss(float(text_of(Beta(0.1)))) == Beta(0.1), text_of(NegativeBinomial(30))
     (True, 'nb:30.0')
     """

@@ -36,32 +36,22 @@ _EXACT = 1e-12
 class Part(OfEntries):
     """A loss of some rows, or of some columns, of X.
 
-    Attributes
-    ----------
-    base : the loss
-    index : which part of the data (`backends.parted.Parted`)
-    label : what the part is called
-    offset, divisor : e_o and D^0_o, in the unit of X; a divisor None leaves the loss as it is
-    ratio : the divisor is e_o itself
-    root : whether distances are compared, sqrt(2 D), and not losses
-    tangent : the slope found over all blocks of X, where this is asked of one of them: losses, which add up, then come
-        as they are (`over_blocks`)
-
-    Examples
-    --------
     >>> from drnmf.losses.beta import Beta
     >>> part = Part(Beta(2.0), 0, "hospital B", 2.0, 50.0, root=True)
     >>> part.name, part.value(8.0)
     ('Fro, hospital B', 0.2)
     """
 
-    base: Loss
-    index: int
-    label: str
+    base: Loss  # the loss
+    index: int  # which part of the data (`backends.parted.Parted`)
+    label: str  # what the part is called
+    # offset, divisor: e_o and D^0_o, in the unit of X; a divisor None leaves the loss as it is
     offset: float = 0.0
     divisor: float | None = None
-    root: bool = False
-    ratio: bool = False
+    root: bool = False  # whether distances are compared, sqrt(2 D), and not losses
+    ratio: bool = False  # the divisor is e_o itself
+    # the slope found over all blocks of X, where this is asked of one of them: losses, which add up, then come as they
+    # are (`over_blocks`)
     tangent: float | None = None
 
     @property
@@ -204,9 +194,8 @@ def unsettled(omega: Omega) -> Omega:
 def in_blocks(omega: Omega, losses: Vector | None = None) -> Omega:
     """Return objectives as blocks of X are asked for them, each of which knows its own losses alone.
 
-    Parameters
-    ----------
-    losses : those of the parts over all blocks, as they are; None where no slope depends on them, or nobody needs one
+    `losses` are those of the parts over all blocks, as they are; None where no slope depends on them, or nobody needs
+    one.
     """
     known = [0.0] * len(omega) if losses is None else losses.tolist()
     return tuple(

@@ -30,18 +30,9 @@ _LINES = (".jsonl", ".ndjson")
 def row_batches(source: Path, size: int, variable: str | None = None, layout: Layout | None = None) -> Iterator[Matrix]:
     """Read a matrix in batches of rows, of which one at a time is in memory, or one block of what stores blocks.
 
-    Parameters
-    ----------
-    source : .npy, .zarr, .h5ad or a folder of row blocks; a table of text; JSON lines (.jsonl), each an array of
-        numbers or an object of them by the names of the first; "-" is standard input, JSON lines or a table. Any
-        other file is read as a whole
-    size : rows of a batch
-    variable : which array, where there are several
-    layout : how a table lies in its file
-
-    Yields
-    ------
-    batch : Matrix
+    The source is .npy, .zarr, .h5ad or a folder of row blocks; a table of text; JSON lines (.jsonl), each an array of
+    numbers or an object of them by the names of the first; "-" is standard input, JSON lines or a table. Any other file
+    is read as a whole.
     """
     layout, name = layout or Layout(), source.name.lower().removesuffix(".gz")
     if layout.transpose:

@@ -10,8 +10,7 @@ import numpy as np
 
 from drnmf.matrices import files
 from drnmf.matrices.cells import Refused, find_delimiter, rows_of
-from drnmf.matrices.matrix import Layout, Matrix, Names
-from drnmf.matrices.mutations import spelt
+from drnmf.matrices.matrix import Layout, Matrix, Names, spelt
 from drnmf.numerics import Entries, Vector
 from drnmf.problem.weights import CellError
 from drnmf.selection.matching import Known, positions

@@ -1,9 +1,10 @@
-"""A matrix as a file holds it: X, the labels of its rows and columns, and how a file is to be read."""
+"""A matrix as a file holds it: X, the labels of its rows and columns (mutation types too), and how a file is read."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -45,26 +46,15 @@ def check_form(source: Path, shape: tuple[int, ...], dtype: np.dtype[np.generic]
 
 @dataclass(frozen=True)
 class Layout:
-    """How a table lies in its file; None finds out.
+    """How a table lies in its file; None finds out."""
 
-    Attributes
-    ----------
-    labels : how many of the first columns hold labels of the rows
-    delimiter : what separates the cells of a text file
-    sheet : which sheet of a workbook; None is the first
-    transpose : X is the table with rows and columns exchanged
-    layer : which layer of an AnnData file; None is "counts" where there is one, else X
-    long : whether it has a row for every entry of X: its row, its column, its value
-    image : rows and columns of the picture whose pixels the rows of X are
-    """
-
-    labels: int | None = None
-    delimiter: str | None = None
-    sheet: str | None = None
-    transpose: bool = False
-    layer: str | None = None
-    long: bool | None = None
-    image: tuple[int, int] | None = None
+    labels: int | None = None  # how many of the first columns hold labels of the rows
+    delimiter: str | None = None  # what separates the cells of a text file
+    sheet: str | None = None  # which sheet of a workbook; None is the first
+    transpose: bool = False  # X is the table with rows and columns exchanged
+    layer: str | None = None  # which layer of an AnnData file; None is "counts" where there is one, else X
+    long: bool | None = None  # whether it has a row for every entry of X: its row, its column, its value
+    image: tuple[int, int] | None = None  # rows and columns of the picture whose pixels the rows of X are
 
 
 AS_FOUND = Layout()
@@ -199,11 +189,8 @@ def check_cells(
 ) -> None:
     """Refuse an entry that NMF cannot take, by the names of its row and column, or their numbers where it has none.
 
-    Parameters
-    ----------
-    negatives : "raise" refuses negative cells, anything else leaves them to the estimator
-    cure : what to do about a negative cell
-    first : rows of the file before these, where they are a batch of it
+    Negative cells are refused where `negatives` is "raise", with this cure, and left to the estimator elsewhere;
+    `first` rows of the file stand before these, where they are a batch of it.
     """
     if hasattr(matrix.X, "chunks") or sp.issparse(matrix.X) or is_sound(matrix.X):
         return
@@ -216,3 +203,40 @@ def check_cells(
     if np.isfinite(value := matrix.X[i, j]):
         what = f"is {value:g}, and NMF needs values >= 0: {cure}"
     raise Refused(f"{source}: {matrix.cell(i, j, first)} {what}.")
+
+
+_APART = re.compile(r"^([CT])>([ACGT])[\s:_,-]*([ACGT])\1([ACGT])$")
+_WHOLE = re.compile(r"^[ACGT]\[([CT]>[ACGT])\][ACGT]$")
+
+SUBSTITUTIONS = ("C>A", "C>G", "C>T", "T>A", "T>C", "T>G")
+"""The six substitutions in the order of the field."""
+
+
+def spelt(label: str) -> str:
+    """Write a mutation type as COSMIC does, whichever way it is written; any other label stays as it is.
+
+    >>> spelt("C>A ACG"), spelt("A[C>A]G"), spelt("height")
+    ('A[C>A]G', 'A[C>A]G', 'height')
+    """
+    parts = _APART.match(label.strip())
+    return f"{parts[3]}[{parts[1]}>{parts[2]}]{parts[4]}" if parts else label.strip()
+
+
+def substitution(label: str) -> str | None:
+    """Return the substitution of a mutation type; None for any other label.
+
+    >>> substitution("C>A ACG"), substitution("height")
+    ('C>A', None)
+    """
+    parts = _WHOLE.match(spelt(label))
+    return parts[1] if parts else None
+
+
+def are_mutations(labels: Iterable[str] | None) -> bool:
+    """Tell whether labels are mutation types, every one of them.
+
+    >>> are_mutations(["C>A ACG", "A[C>A]A"]), are_mutations(["C>A ACG", "height"]), are_mutations(None)
+    (True, False, False)
+    """
+    listed = list(labels or ())
+    return len(listed) > 1 and all(substitution(label) is not None for label in listed)

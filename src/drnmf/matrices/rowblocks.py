@@ -34,22 +34,15 @@ Element = Any
 
 @dataclass(frozen=True)
 class StoredRows:
-    """A matrix in a file or store, from which rows are read.
+    """A matrix in a file or store, from which rows are read."""
 
-    Attributes
-    ----------
-    source : how messages call it
-    store, path, name : how the element with the matrix is opened (`STORES`); each task opens it for itself
-    sparse : whether the element holds CSR arrays (AnnData's) and not a dense array
-    columns : of the matrix
-    """
-
-    source: str
+    source: str  # how messages call it
+    # store, path, name: how the element with the matrix is opened (`STORES`); each task opens it for itself
     store: str
     path: str
     name: str
-    sparse: bool
-    columns: int
+    sparse: bool  # whether the element holds CSR arrays (AnnData's) and not a dense array
+    columns: int  # of the matrix
 
     def __call__(self, start: int, stop: int) -> Entries:
         """Read rows from start to stop - 1, as an array or as a CSR matrix with sound indices."""

@@ -37,21 +37,14 @@ _TEXT = 0.1
 
 @dataclass(frozen=True)
 class Source:
-    """Where rows of cells come from.
+    """Where rows of cells come from."""
 
-    Attributes
-    ----------
-    name, unit : what messages call the table, and one row of it
-    open : gives the rows one after another, the header first
-    header : whether the first row is a header; None finds out
-    labels : how many of the first columns are known to hold labels
-    """
-
+    # name, unit: what messages call the table, and one row of it
     name: str
-    open: Callable[[], AbstractContextManager[Iterator[Row]]]
+    open: Callable[[], AbstractContextManager[Iterator[Row]]]  # gives the rows one after another, the header first
     unit: str = "line"
-    header: bool | None = None
-    labels: int = 0
+    header: bool | None = None  # whether the first row is a header; None finds out
+    labels: int = 0  # how many of the first columns are known to hold labels
 
 
 def read_rows(source: Source, labels: int | None = None) -> Matrix:

@@ -13,20 +13,14 @@ from drnmf.numerics import EPS, Array, Numbers, factor_floor, namespace, positiv
 
 @dataclass(frozen=True, eq=False)
 class Constraints:
-    """What W and H must satisfy beside W, H >= 0.
+    """What W and H must satisfy beside W, H >= 0."""
 
-    Attributes
-    ----------
-    sum_to_one : "W" - every row of W sums to one; "H" - every column of H does; None - neither. Of a tensor the name of
-        any block (`block_name`)
-    H : (f, n) the first rows of H, which do not move; None where all are free
-    W : (m, f) the first columns of W, which do not move; None where all are free
-    columns : (f, size) or None for every mode of the columns of a tensor's unfolding, in place of H
-    """
-
+    # "W" - every row of W sums to one; "H" - every column of H does; None - neither. Of a tensor the name of any block
+    # (`block_name`)
     sum_to_one: str | None = None
-    H: Array | None = None
-    W: Array | None = None
+    H: Array | None = None  # (f, n) the first rows of H, which do not move; None where all are free
+    W: Array | None = None  # (m, f) the first columns of W, which do not move; None where all are free
+    # (f, size) or None for every mode of the columns of a tensor's unfolding, in place of H
     columns: tuple[Array | None, ...] = ()
 
     @property
@@ -114,8 +108,6 @@ UNCONSTRAINED = Constraints()
 def as_constraints(sum_to_one: str | None, fixed: ArrayLike | None, fixed_W: ArrayLike | None) -> Constraints:
     """Check given constraints as far as they can be without X.
 
-    Examples
-    --------
     >>> as_constraints("W", [[1.0, 2.0]], None).fixed
     1
     """

@@ -17,25 +17,16 @@ from drnmf.objective.penalty import NONE, Penalties
 class Objective:
     r"""Dbar_beta = D_beta / e_beta for the losses of Omega, and what the algorithms need of them.
 
-    Attributes
-    ----------
-    omega : the losses
-    references : (p,) float64, e_beta > 0
-    mean : mean(X), the scale of the data
-    penalties : what stands beside the losses, once
-
-    Examples
-    --------
     >>> from drnmf.losses.beta import Beta
     >>> objective = Objective((Beta(1.0), Beta(2.0)), np.array([2.0, 4.0]), 1.0)
     >>> objective.scaled(np.array([2.0, 8.0]))
     array([1., 2.])
     """
 
-    omega: Omega
-    references: Vector
-    mean: float
-    penalties: Penalties = NONE
+    omega: Omega  # the losses
+    references: Vector  # (p,) float64, e_beta > 0
+    mean: float  # mean(X), the scale of the data
+    penalties: Penalties = NONE  # what stands beside the losses, once
 
     def scaled(self, losses: Vector) -> Vector:
         """Compute D_beta / e_beta. Never clipped: e_beta is only a local minimum, so it may be below one."""
@@ -53,18 +44,12 @@ class Objective:
         return float(self.scaled(losses).max())
 
     def rounding(self, weights: Vector, value: float, entries: int, unit: float) -> float:
-        r"""Compute by how much rounding alone moves a value of the objective.
+        r"""Compute by how much rounding alone moves a value of the objective, in a dtype with this unit (its epsilon).
 
-        Rounded factors give every v a relative error of about the unit of rounding u. That moves D_beta by
-        u |sum (v - x) v^(beta - 1)|, which Cauchy and Schwarz bound by u sqrt(2 D_beta S_beta) with S_beta the sum of
-        x^beta, and by u^2 S_beta / 2: far more than u D_beta where the fit is nearly exact. S_beta is of the size of
-        mean(X)^beta times the number of entries.
-
-        Parameters
-        ----------
-        value : sum of lambda_beta Dbar_beta
-        entries : how many X has
-        unit : the distance from one to the next number in the dtype of the factors
+        Rounded factors give every v a relative error of about the unit of rounding u. That moves D_beta by u |sum (v -
+        x) v^(beta - 1)|, which Cauchy and Schwarz bound by u sqrt(2 D_beta S_beta) with S_beta the sum of x^beta, and
+        by u^2 S_beta / 2: far more than u D_beta where the fit is nearly exact. S_beta is of the size of mean(X)^beta
+        times the number of entries.
         """
         powers = np.array([loss.degree for loss in self.omega]) * math.log2(positive_scale(self.mean))
         with np.errstate(over="ignore"):

@@ -438,13 +438,6 @@ PENALTIES: dict[str, type[Any]] = {kind.word: kind for kind in (L1, L2, Sparsity
 def from_text(text: str) -> Penalty:
     """Read a penalty: NAME:ALPHA, then the factor or the axis, then further options as NAME=VALUE.
 
-    Raises
-    ------
-    ValueError
-        Where the text is not one.
-
-    Examples
-    --------
     >>> from_text("sparsity:0.1"), from_text("l1:0.5:H:scaled=True")
     (Sparsity(alpha=0.1, on='H'), L1(alpha=0.5, on='H', scaled=True))
     """
@@ -486,13 +479,7 @@ def _number(text: str) -> int | float | str:
 
 
 def as_penalty(value: object) -> Penalty:
-    """Turn a text or a penalty into a penalty.
-
-    Raises
-    ------
-    ValueError
-        Where the value is neither.
-    """
+    """Turn a text or a penalty into a penalty."""
     if isinstance(value, str):
         return from_text(value)
     if isinstance(value, Penalty) and not isinstance(value, type):

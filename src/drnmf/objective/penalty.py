@@ -29,18 +29,11 @@ Powers = dict[float, Array]  # exponent -> what stands before that power of t
 
 @dataclass(frozen=True)
 class Setting:
-    """What a penalty may know of the problem, so that its alpha means the same for every X.
+    """What a penalty may know of the problem, so that its alpha means the same for every X."""
 
-    Attributes
-    ----------
-    shape : of X; (m, n), unless it is a tensor
-    mean : of X
-    level : the largest D_beta / e_beta of the constant model, WH = mean(X): what alpha is relative to
-    """
-
-    shape: tuple[int, ...]
-    mean: float = 1.0
-    level: float = 1.0
+    shape: tuple[int, ...]  # of X; (m, n), unless it is a tensor
+    mean: float = 1.0  # of X
+    level: float = 1.0  # the largest D_beta / e_beta of the constant model, WH = mean(X): what alpha is relative to
 
     def size(self, side: str) -> int:
         """Return the number of columns of a factor: m for "W", handed over as its transpose, n for "H"."""
@@ -65,17 +58,11 @@ class Setting:
 
 @dataclass(frozen=True)
 class Bound:
-    """The bound of a penalty in the block that moves, at the current point (see the head of this file).
+    """The bound of a penalty in the block that moves, at the current point (see the head of this file)."""
 
-    Attributes
-    ----------
-    linear : g, (r, 1) or (r, n); None is zero, as for the others
-    curvature : S, (r, r) float64 on the host, symmetric
-    rising, falling : u and l, (r, 1) or (r, n), nonnegative
-    """
-
-    linear: Array | None = None
-    curvature: Vector | None = None
+    linear: Array | None = None  # g, (r, 1) or (r, n); None is zero, as for the others
+    curvature: Vector | None = None  # S, (r, r) float64 on the host, symmetric
+    # rising, falling: u and l, (r, 1) or (r, n), nonnegative
     rising: Array | None = None
     falling: Array | None = None
 
@@ -355,19 +342,12 @@ class _Measure:
 
 @dataclass(frozen=True)
 class BlockPenalties:
-    """The penalties as a function of the block that moves.
-
-    Attributes
-    ----------
-    block : which one that is
-    measures : of every block
-    factor : the power of two that the coefficients of the losses were multiplied by
-    """
+    """The penalties as a function of the block that moves."""
 
     penalties: Penalties
-    block: int
-    measures: tuple[Measures, ...]
-    factor: float
+    block: int  # which one that is
+    measures: tuple[Measures, ...]  # of every block
+    factor: float  # the power of two that the coefficients of the losses were multiplied by
 
     def bound(self, F: Array) -> Bound:
         """Add up the bounds of all penalties at the current block, or at a piece of it."""

@@ -54,17 +54,8 @@ def entropy_step(weights: Vector, direction: Vector) -> Vector:
 def saddle(values: Vector, bend: Vector) -> Vector:
     """Maximise <lambda, values> - 1/2 lambda' bend lambda over the simplex, by an active set.
 
-    Parameters
-    ----------
-    values : (p,)
-    bend : (p, p), symmetric and positive semidefinite
+    `bend` is symmetric and positive semidefinite. The weights are equal where nothing is told.
 
-    Returns
-    -------
-    weights : (p,); equal ones where nothing is told
-
-    Examples
-    --------
     >>> saddle(np.array([3.0, 1.0]), np.eye(2))
     array([1., 0.])
     >>> saddle(np.array([1.0, 1.0]), np.diag([1.0, 3.0]))

@@ -47,23 +47,14 @@ _WIDTH = 116
 
 @dataclass(frozen=True)
 class Kind:
-    """What values a parameter takes.
+    """What values a parameter takes."""
 
-    Attributes
-    ----------
-    text : what the docstring says of them
-    none : None is one of them, which leaves the choice to the library or means "without"
-    type : of the option on the command line
-    least : the smallest number that the option takes
-    names : the words that it takes
-    test : turns a value other than None into what the library uses, or raises a ValueError that names the parameter
-    """
-
-    text: str
-    none: bool = False
-    type: type = str
-    least: float | None = None
-    names: tuple[str, ...] = ()
+    text: str  # what the docstring says of them
+    none: bool = False  # None is one of them, which leaves the choice to the library or means "without"
+    type: type = str  # of the option on the command line
+    least: float | None = None  # the smallest number that the option takes
+    names: tuple[str, ...] = ()  # the words that it takes
+    # turns a value other than None into what the library uses, or raises a ValueError that names the parameter
     test: Callable[[str, object], object] | None = None
 
     def check(self, name: str, value: object) -> Any:
@@ -107,24 +98,14 @@ def _listed(names: Iterable[str]) -> str:
 
 @dataclass(frozen=True)
 class Parameter:
-    """What a field says of its parameter.
+    """What a field says of its parameter."""
 
-    Attributes
-    ----------
-    kind : what values it takes
-    help : what it is, in a sentence for docstring and command line
-    more : further sentences for the docstring
-    option : its name on the command line, None where it has none
-    result : whether it changes what a fit finds
-    saved : whether a model file keeps it
-    """
-
-    kind: Kind
-    help: str
-    more: str = ""
-    option: str | None = None
-    result: bool = True
-    saved: bool = True
+    kind: Kind  # what values it takes
+    help: str  # what it is, in a sentence for docstring and command line
+    more: str = ""  # further sentences for the docstring
+    option: str | None = None  # its name on the command line, None where it has none
+    result: bool = True  # whether it changes what a fit finds
+    saved: bool = True  # whether a model file keeps it
 
 
 def parameter(default: Any, *words: Any, **more: Any) -> Any:

@@ -43,13 +43,8 @@ _AT_ONCE = 1 << 16
 def canonical(data: Data, W: Array, H: Array, rescale: bool = True, fixed: int = 0) -> tuple[Array, Array]:
     """Return the same WH with ||w_k|| = ||h_k|| for every component, the largest contribution ||w_k|| ||h_k|| first.
 
-    Parameters
-    ----------
-    rescale : False leaves the scale of the components, and orders them alone
-    fixed : how many components, the first ones, stay first, in their order
+    Without `rescale` components are ordered alone; the first `fixed` ones stay first, in their order.
 
-    Examples
-    --------
     >>> from drnmf.backends.open import open_data
     >>> W, H = canonical(open_data(np.ones((1, 1))), np.array([[1.0, 4.0]]), np.array([[1.0], [4.0]]))
     >>> W.tolist(), H.tolist()
@@ -285,20 +280,10 @@ def _imposed(F: Array, given: Array, floor: float, sums: bool) -> Array:
 
 
 def check_fixed(data: Data, constraints: Constraints, omega: Omega, rank: int) -> None:
-    """Refuse fixed components that no fit of X could use.
+    """Refuse fixed components that no fit of X, in the same unit, could use.
 
-    Parameters
-    ----------
-    data : X in the unit of the fit
-    constraints : in the same unit
-    omega : the losses
-    rank : number of components
-
-    Raises
-    ------
-    ValueError
-        Where all components are fixed and zero in a column (row) of X that is not, under a loss that is infinite there,
-        or where the size of a component is so far from that of X that the floor of the other factor would count.
+    Such as are all components and zero in a column (row) of X that is not, under a loss that is infinite there, or
+    whose size is so far from that of X that the floor of the other factor would count.
     """
     # the columns of a tensor are made of several modes, of whose single indices nothing is asked
     modes = [(f"H{k}", "fixed", "") for k in range(len(constraints.columns))]

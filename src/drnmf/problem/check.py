@@ -137,10 +137,7 @@ def as_matrix(X: Entries) -> Grid:
 def on_host(X: MatrixLike) -> MatrixLike:
     """Return an array of another library as NumPy's, where its entries are in host memory; anything else as it is.
 
-    Raises
-    ------
-    TypeError
-        Where they are not, or the library does not hand them out.
+    It is refused where they are elsewhere, or where the library does not hand them out.
     """
     foreign = any(hasattr(X, name) for name in ("__array_namespace__", "__cuda_array_interface__"))
     if isinstance(X, np.ndarray) or not foreign:
@@ -179,12 +176,8 @@ def structured(X: Entries) -> Entries:
 def check_entries(X: Entries, consumer: str, first_row: int = 0, observed: Observed | None = None) -> None:
     """Raise with the first offending position unless every entry is finite and >= 0, or not observed.
 
-    NaN in dense X is not observed, nor is what has the weight 0. Allocates nothing of X's size where all is well.
-
-    Parameters
-    ----------
-    first_row : where X begins, if it is a block of something larger
-    observed : weights of the entries
+    NaN in dense X is not observed, nor is what has the weight 0. Allocates nothing of X's size where all is well. A
+    block of something larger begins there at `first_row`.
     """
     if is_sound(X, gaps=True):
         return
@@ -234,8 +227,6 @@ class _Zeros(Beta):
 def first_zero(data: Data) -> tuple[int, int]:
     """Find row and column of the first observed zero of X, row by row, in two sweeps.
 
-    Examples
-    --------
     >>> from drnmf.backends.open import open_data
     >>> first_zero(open_data(np.array([[1.0, 2.0], [3.0, 0.0]])))
     (1, 1)

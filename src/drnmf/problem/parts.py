@@ -31,22 +31,14 @@ little. That of a constant part costs nothing, and a regret in units of nothing 
 
 @dataclass(frozen=True, eq=False)
 class Division:
-    """X divided into parts.
+    """X divided into parts."""
 
-    Attributes
-    ----------
-    labels : what the parts are called
-    places : their rows (columns) in X, in order
-    across : whether parts are columns
-    losses : those of every part, in the unit of the caller; None where each has all losses of the fit
-    stack : X with the rows of part after part, where its parts are taken from that
-    """
-
-    labels: tuple[str, ...]
-    places: tuple[NDArray[np.intp], ...]
-    across: bool = False
+    labels: tuple[str, ...]  # what the parts are called
+    places: tuple[NDArray[np.intp], ...]  # their rows (columns) in X, in order
+    across: bool = False  # whether parts are columns
+    # those of every part, in the unit of the caller; None where each has all losses of the fit
     losses: tuple[Omega, ...] | None = None
-    stack: Stack | None = None
+    stack: Stack | None = None  # X with the rows of part after part, where its parts are taken from that
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -68,17 +60,9 @@ class Division:
 
 
 def groups_of(X: Entries, groups: ArrayLike | None) -> tuple[Entries, Division | None]:
-    """Read the group of every row; None where there is one group at most, which is no division.
+    """Read the group of every row: one label for each, or the name of a column of a table X, which is taken out of it.
 
-    Parameters
-    ----------
-    X : a table or an array
-    groups : one label for every row, or the name of a column of a table X, which is taken out of it
-
-    Raises
-    ------
-    ValueError
-        Where labels do not fit the rows, or one is missing.
+    None where there is one group at most, which is no division. Labels that do not fit the rows, or miss, are refused.
     """
     if groups is None:
         return X, None
@@ -123,13 +107,7 @@ def stacked(problem: Problem, division: Division) -> Division:
 
 
 def parts_alone(problem: Problem, division: Division) -> list[Problem]:
-    """Return the problem of every part by itself, in the unit of X.
-
-    Raises
-    ------
-    ValueError
-        Where X is a tensor of more than two modes, or a part has nothing to fit.
-    """
+    """Return the problem of every part by itself, in the unit of X."""
     data, given, found = problem.data, replace(problem.given, observed=problem.observed), []
     if problem.columns:
         raise ValueError("Groups of rows are fitted to a matrix, and X has more modes than two: unfold it.")
@@ -149,13 +127,7 @@ def parts_alone(problem: Problem, division: Division) -> list[Problem]:
 
 
 def open_part(data: Any, given: Received, at: NDArray[np.intp], across: bool) -> tuple[Data, Received]:
-    """Open a part where X is, in its unit; one of X in blocks of rows is in the same blocks.
-
-    Parameters
-    ----------
-    data, given : X, opened and as it was received; weights are bound to it
-    at, across : which rows, or columns
-    """
+    """Open some rows, or columns, where X is, in its unit; those of X in blocks of rows are in the same blocks."""
     if not data.T.space.whole:
         return data.part(at, across), Received(None)
     return _opened(data, given.columns(at) if across else given.rows(at))

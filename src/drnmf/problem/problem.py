@@ -42,37 +42,24 @@ class Problem:
     """What is to be minimised over W and H.
 
     Everything but `given` is in the unit of the data; `back` takes a result into that of the caller.
-
-    Attributes
-    ----------
-    data : X in its backend, in a unit of its own
-    units : between the caller's and those of the data
-    rank : r
-    omega : the losses
-    unobserved : the rows and columns of X without any observed entry
-    given : X and the weights of its entries as they were received
-    penalties : what stands beside the losses
-    constraints : what W and H must satisfy
-    notes : remarks on X
-    objective : the losses over their references, and the penalties; None while the references are not known
-    start : where a run begins, None where that is not settled
-    spent, weight_state : iterations that the run to this start took, and how its weights go on, where it is continued
-    columns : sizes of the modes that the columns of X are made of, where X is the unfolding of a tensor
     """
 
-    data: Data
-    units: Units
-    rank: int
-    omega: Omega
-    unobserved: Unobserved
-    given: Received
-    penalties: tuple[Penalty, ...] = ()
-    constraints: Constraints = UNCONSTRAINED
-    notes: tuple[str, ...] = ()
+    data: Data  # X in its backend, in a unit of its own
+    units: Units  # between the caller's and those of the data
+    rank: int  # r
+    omega: Omega  # the losses
+    unobserved: Unobserved  # the rows and columns of X without any observed entry
+    given: Received  # X and the weights of its entries as they were received
+    penalties: tuple[Penalty, ...] = ()  # what stands beside the losses
+    constraints: Constraints = UNCONSTRAINED  # what W and H must satisfy
+    notes: tuple[str, ...] = ()  # remarks on X
+    # the losses over their references, and the penalties; None while the references are not known
     objective: Objective | None = None
-    start: Start | None = None
+    start: Start | None = None  # where a run begins, None where that is not settled
+    # spent, weight_state: iterations that the run to this start took, and how its weights go on, where it is continued
     spent: int = 0
     weight_state: WeightState | None = None
+    # sizes of the modes that the columns of X are made of, where X is the unfolding of a tensor
     columns: tuple[int, ...] = ()
 
     @classmethod

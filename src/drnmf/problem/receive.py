@@ -26,22 +26,13 @@ KEEP = "keep"
 
 @dataclass(frozen=True)
 class Received:
-    """X, checked.
+    """X, checked."""
 
-    Attributes
-    ----------
-    X : as it is fitted; NaN in dense X is not observed
-    observed : weights of the entries, None where each counts once
-    notes : remarks on what was done to X
-    known : whether the weights are one over the squares of known standard deviations
-    signed : whether X holds readings below zero, which beta = 2 alone is defined for
-    """
-
-    X: Entries
-    observed: Observed | HeldOut | None = None
-    notes: tuple[str, ...] = ()
-    known: bool = False
-    signed: bool = False
+    X: Entries  # as it is fitted; NaN in dense X is not observed
+    observed: Observed | HeldOut | None = None  # weights of the entries, None where each counts once
+    notes: tuple[str, ...] = ()  # remarks on what was done to X
+    known: bool = False  # whether the weights are one over the squares of known standard deviations
+    signed: bool = False  # whether X holds readings below zero, which beta = 2 alone is defined for
 
     def columns(self, some: Indices) -> Received:
         """Return some columns, given by their indices; a `HeldOut` must be bound to X already."""
@@ -66,19 +57,7 @@ def taken(X: Entries, some: Indices | slice, axis: int) -> Entries:
 
 
 def received(X: Entries, reading: Reading, consumer: str) -> Received:
-    """Deal with negative entries, and check the others, of X whose form is checked already.
-
-    Parameters
-    ----------
-    X : NumPy array, SciPy CSR or CSC, Dask array or tensor
-    reading : what counts as missing, and weights
-    consumer : the name that errors give
-
-    Raises
-    ------
-    ValueError
-        With the first entry, or weight, that cannot be used.
-    """
+    """Deal with negative entries, and check the others, of X whose form is checked already."""
     if reading.stored_alone and is_dask(X) and sp.issparse(X._meta):
         raise ValueError(
             "unstored='missing' needs a sparse X of SciPy or torch, and X is a Dask array of sparse blocks: give dense "
@@ -99,13 +78,7 @@ def received(X: Entries, reading: Reading, consumer: str) -> Received:
 
 
 def refuse_signed(given: Received, omega: Omega) -> None:
-    """Refuse readings below zero under losses that are not defined for them.
-
-    Raises
-    ------
-    ValueError
-        Where X has some and the loss is not beta = 2 alone.
-    """
+    """Refuse readings below zero under losses that are not defined for them: all but beta = 2 alone."""
     others = [loss.name for loss in omega if loss.beta != 2.0]
     if given.signed and others:
         raise ValueError(

@@ -21,21 +21,14 @@ Names = tuple[str, ...] | None
 
 @dataclass(frozen=True)
 class Tabular:
-    """X (m, n) and what its rows and columns are called.
+    """X (m, n) and what its rows and columns are called."""
 
-    Attributes
-    ----------
-    X : array, sparse matrix, or whatever it was where nothing had to be done
-    rows, columns : a name each, None where they have none
-    image : rows and columns of the picture whose pixels the rows of X are
-    kind : "array", "frame" or "anndata"
-    """
-
-    X: Entries
+    X: Entries  # array, sparse matrix, or whatever it was where nothing had to be done
+    # rows, columns: a name each, None where they have none
     rows: Names = None
     columns: Names = None
-    image: tuple[int, int] | None = None
-    kind: str = "array"
+    image: tuple[int, int] | None = None  # rows and columns of the picture whose pixels the rows of X are
+    kind: str = "array"  # "array", "frame" or "anndata"
 
 
 def component_names(rank: int) -> list[str]:
@@ -59,12 +52,6 @@ def tabular(X: Entries) -> Tabular:
     coordinates; AnnData: the layer "counts" where there is one, else X; arrays of three dimensions: a row for every
     pixel of rows x columns x bands.
 
-    Parameters
-    ----------
-    X : what a user has
-
-    Examples
-    --------
     >>> cube = tabular(np.ones((2, 3, 5)))
     >>> cube.X.shape, cube.image
     ((6, 5), (2, 3))

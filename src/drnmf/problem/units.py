@@ -30,18 +30,12 @@ from drnmf.objective.penalty import Penalties, Penalty, Setting, mode_of
 
 @dataclass(frozen=True)
 class Units:
-    """How numbers of the caller and of a fit become each other.
+    """How numbers of the caller and of a fit become each other."""
 
-    Attributes
-    ----------
-    scale : what X is multiplied by in the fit
-    given : (p,) references of the caller, None where the fit computes them
-    held : "W" or "H" where that factor sums to one and so has no unit: all of X's is then in the other. Of the modes
-        of a tensor the first of the columns, "H0", has the unit of H, and all after it have none
-    """
-
-    scale: float
-    given: Vector | None = None
+    scale: float  # what X is multiplied by in the fit
+    given: Vector | None = None  # (p,) references of the caller, None where the fit computes them
+    # "W" or "H" where that factor sums to one and so has no unit: all of X's is then in the other. Of the modes of a
+    # tensor the first of the columns, "H0", has the unit of H, and all after it have none
     held: str | None = None
 
     @property
@@ -72,13 +66,7 @@ class Units:
         return found
 
     def losses(self, losses: Vector, omega: Omega) -> Vector:
-        """Return losses of the fit, (..., p), in the units of the caller.
-
-        Raises
-        ------
-        ValueError
-            Where float64 cannot hold them there.
-        """
+        """Return losses of the fit, (..., p), in the units of the caller; those beyond float64 there are refused."""
         found: Vector = rescaled(losses, self.scale, -_degrees(omega))
         if np.isfinite(found).all():
             return found
@@ -107,10 +95,7 @@ class Units:
     def references(self, omega: Omega) -> Vector | None:
         """The references of the caller in the units of the fit; a loss alone is not divided before it is handed out.
 
-        Raises
-        ------
-        ValueError
-            Where they cannot be held in float64.
+        They are refused where float64 cannot hold them.
         """
         if self.given is None or self.given.size == 1:
             return None if self.given is None else np.ones(1)

@@ -67,18 +67,11 @@ def filled(F: Array, observed: Array, values: Vector) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class Side:
-    """One side of X, rows or columns, of which some have no observed entry.
+    """One side of X, rows or columns, of which some have no observed entry."""
 
-    Attributes
-    ----------
-    data : X with this side as its columns
-    observed : (1, 1, n) the weight of each, where the factors of this side live
-    seen : how many have an observed entry
-    """
-
-    data: Data
-    observed: Array
-    seen: int
+    data: Data  # X with this side as its columns
+    observed: Array  # (1, 1, n) the weight of each, where the factors of this side live
+    seen: int  # how many have an observed entry
 
     @classmethod
     def of(cls, data: Data) -> Side | None:
@@ -170,8 +163,6 @@ def row_totals(data: Data, mean: float) -> Vector:
 def row_weights(X: MatrixLike, sample_weight: ArrayLike | None) -> Vector | None:
     """Check one weight for every row, finite and nonnegative, not all zero; None where rows have none.
 
-    Examples
-    --------
     >>> row_weights(np.ones((2, 3)), [1, 2]).tolist()
     [1.0, 2.0]
     """
@@ -196,10 +187,7 @@ def with_rows_weighted(
 ) -> WeightsLike:
     """Return `entry_weight` multiplied by the weight of every row; as it is where rows have none.
 
-    Raises
-    ------
-    ValueError
-        Beside uncertainties, held-out entries and Dask arrays of weights, which are not multiplied here.
+    Refused beside uncertainties, held-out entries and Dask arrays of weights, which are not multiplied here.
     """
     if rows is None:
         return entry_weight

@@ -43,17 +43,11 @@ class CellError(ValueError):
 
 @dataclass(frozen=True)
 class Reading:
-    """How X is read: what counts as missing, and what the entries weigh.
+    """How X is read: what counts as missing, and what the entries weigh."""
 
-    Attributes
-    ----------
-    negatives : what is done with entries below zero, as a model has it
-    stored_alone : of a sparse X the stored entries alone are observed; without it the others are zeros
-    entry_weight, uncertainty : as users give them, at most one of the two
-    """
-
-    negatives: str = "raise"
-    stored_alone: bool = False
+    negatives: str = "raise"  # what is done with entries below zero, as a model has it
+    stored_alone: bool = False  # of a sparse X the stored entries alone are observed; without it the others are zeros
+    # entry_weight, uncertainty: as users give them, at most one of the two
     entry_weight: WeightsLike = None
     uncertainty: WeightsLike = None
 
@@ -67,19 +61,8 @@ def reading_of(model: Parameters, entry_weight: WeightsLike = None, uncertainty:
 def weights_of(X: Grid, reading: Reading) -> Observed | HeldOut | None:
     """Turn weights or uncertainties of the entries of X into a kind of `backends.observed`.
 
-    Parameters
-    ----------
-    X : checked for its form, not for its entries: NumPy, SciPy sparse, Dask or torch
-    reading : what was given
-
-    Returns
-    -------
-    observed : None where every entry counts once, but for NaN
-
-    Raises
-    ------
-    ValueError
-        Where both were given, or one has a wrong shape or a number that is no weight, with its cell.
+    None where every entry counts once, but for NaN. X is checked for its form, not for its entries. Both at once, a
+    wrong shape and a number that is no weight are refused, the last with its cell.
     """
     if reading.entry_weight is not None and reading.uncertainty is not None:
         raise ValueError(

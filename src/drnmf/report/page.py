@@ -16,14 +16,7 @@ from drnmf.loading import needs
 from drnmf.report import sections
 from drnmf.report.charts import Chart
 from drnmf.report.parts import kind_of
-from drnmf.report.words import (
-    duration,
-    found_in,
-    headline,
-    interval_headline,
-    losses_headline,
-    unconverged,
-)
+from drnmf.report.words import duration, found_in, headline, interval_headline, losses_headline, unconverged
 from drnmf.runs import schema
 from drnmf.runs.read import Run, compared, read_run
 
@@ -38,21 +31,9 @@ def plotly_script() -> str:
 
 
 def write_report(folder: str | os.PathLike[str], out: str | os.PathLike[str] | None = None) -> Path:
-    """Write the report of a run folder: one self-contained page.
+    """Write the report of a run folder, which has at least a summary.json: one self-contained page.
 
-    Parameters
-    ----------
-    folder : a results folder with at least a summary.json
-    out : where to write; None is report.html in the folder
-
-    Returns
-    -------
-    path : where the page is
-
-    Raises
-    ------
-    FileExistsError
-        Where `out` exists and is no report.
+    It is `out`, or report.html in the folder. What exists and is no report is left alone, with an error.
     """
     run = read_run(Path(folder))
     target = Path(out) if out is not None else Path(folder) / schema.REPORT

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from drnmf.matrices.mutations import SUBSTITUTIONS, spelt, substitution
+from drnmf.matrices.matrix import SUBSTITUTIONS, spelt, substitution
 from drnmf.numerics import Vector
 from drnmf.report.charts import CELLS, Chart, Layout, Trace, bars, chart, factor_image, heat, line, marks, numbers, pool
 from drnmf.report.profiles import Profiles, axis_of, dates_of

@@ -8,7 +8,7 @@ from datetime import datetime
 
 import numpy as np
 
-from drnmf.matrices.mutations import are_mutations
+from drnmf.matrices.matrix import are_mutations
 from drnmf.numerics import Vector
 from drnmf.runs import schema
 from drnmf.runs.read import Run
@@ -77,32 +77,21 @@ Rows = Sequence[Mapping[str, str]]
 
 @dataclass(frozen=True)
 class Profiles:
-    """Components with their names.
+    """Components with their names."""
 
-    Attributes
-    ----------
-    names : of the components
-    labels, samples : of what profiles are over, and of what they contribute to; None where X has none
-    values : (r, n), every row sums to one
-    parts : (m, r), contributions in the unit of X
-    rest : (m,), what unstable components contribute
-    low, high : (r, n), the ends of the intervals; None where there are none
-    facts : what a card says of each component
-    field : one of `schema.FIELDS`
-    image : rows and columns of the picture whose pixels the samples are
-    """
-
-    names: list[str]
+    names: list[str]  # of the components
+    # labels, samples: of what profiles are over, and of what they contribute to; None where X has none
     labels: list[str] | None
     samples: list[str] | None
-    values: Vector
-    parts: Vector
-    rest: Vector
+    values: Vector  # (r, n), every row sums to one
+    parts: Vector  # (m, r), contributions in the unit of X
+    rest: Vector  # (m,), what unstable components contribute
+    # low, high: (r, n), the ends of the intervals; None where there are none
     low: Vector | None
     high: Vector | None
-    facts: list[str]
-    field: str
-    image: tuple[int, int] | None
+    facts: list[str]  # what a card says of each component
+    field: str  # one of `schema.FIELDS`
+    image: tuple[int, int] | None  # rows and columns of the picture whose pixels the samples are
 
     @property
     def shares(self) -> Vector:

@@ -96,17 +96,14 @@ def losses_headline(summary: schema.Summary, rank: int | None) -> tuple[str, str
     losses = summary.get("losses")
     if not isinstance(losses, dict) or not losses or rank is None:
         return "", ""
-    parts = [f"a{_n(name)} {name} error of {number(float(value))}" for name, value in _by_name(losses)]
+    named = [(from_text(key).name, value) for key, value in losses.items()]
+    parts = [f"a{_n(name)} {name} error of {number(float(value))}" for name, value in named]
     first = f"{rank} component{'s leave' if rank > 1 else ' leaves'} {join(parts)}."
     iterations = summary.get("iterations")
     if iterations is None or unconverged(summary, ()):
         return first, ""
     end = "converged" if summary.get("converged") else "ended"
     return first, f"It {end} after {iterations} iteration{'' if iterations == 1 else 's'}."
-
-
-def _by_name(losses: Mapping[str, float]) -> list[tuple[str, float]]:
-    return [(from_text(key).name, value) for key, value in losses.items()]
 
 
 def _n(name: str) -> str:

@@ -10,18 +10,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Command:
-    """A command of `drnmf`.
+    """A command of `drnmf`."""
 
-    Attributes
-    ----------
-    place : of its function
-    line : what `drnmf --help` says of it, the first line of its docstring
-    hidden : `drnmf --help` leaves it out
-    """
-
-    place: str
-    line: str
-    hidden: bool = False
+    place: str  # of its function
+    line: str  # what `drnmf --help` says of it, the first line of its docstring
+    hidden: bool = False  # `drnmf --help` leaves it out
 
 
 COMMANDS = {

@@ -18,16 +18,10 @@ BEYOND = 4.0
 
 @dataclass(frozen=True)
 class Quality:
-    """Scaled residuals and their sums of squares.
+    """Scaled residuals and their sums of squares."""
 
-    Attributes
-    ----------
-    residuals : (m, n), (x - v) / u; NaN where x was not observed
-    rank : components of the model
-    """
-
-    residuals: Vector
-    rank: int
+    residuals: Vector  # (m, n), (x - v) / u; NaN where x was not observed
+    rank: int  # components of the model
 
     @property
     def entries(self) -> int:
@@ -86,14 +80,8 @@ def _damped(residuals: Vector) -> Vector:
 
 
 def quality(X: Entries, W: ArrayLike, H: ArrayLike, uncertainty: ArrayLike) -> Quality:
-    """Compare X (m, n) with WH in units of its uncertainties.
+    """Compare X (m, n) with WH in units of its uncertainties, which broadcast to X.
 
-    Parameters
-    ----------
-    uncertainty : array that broadcasts to X
-
-    Examples
-    --------
     >>> found = quality(np.array([[3.0, 1.0]]), np.ones((1, 1)), np.ones((1, 2)), np.array([[0.25, 1.0]]))
     >>> found.Q, found.robust
     (64.0, 32.0)

@@ -67,19 +67,13 @@ class AlphaPath:
 
 @dataclass(frozen=True)
 class Alphas:
-    """What `choose_alphas` leaves.
+    """What `choose_alphas` leaves."""
 
-    Attributes
-    ----------
-    problem : with numbers for every alpha and with references, which the fit need not compute again; penalties with
-        alpha = 0 are left out
-    runner : how it is fitted, from where the last path ended if that was one of some rows
-    paths : what was tried
-    """
-
+    # with numbers for every alpha and with references, which the fit need not compute again; penalties with alpha = 0
+    # are left out
     problem: Problem
-    runner: Runner
-    paths: tuple[AlphaPath, ...]
+    runner: Runner  # how it is fitted, from where the last path ended if that was one of some rows
+    paths: tuple[AlphaPath, ...]  # what was tried
 
 
 def choose_alphas(problem: Problem, runner: Runner, seed: object) -> Alphas:

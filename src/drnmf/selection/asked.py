@@ -144,14 +144,7 @@ class SearchResult:
 
 @dataclass(frozen=True)
 class Asked:
-    """What is asked of a discovery; `drnmf.discover` says what each means.
-
-    Attributes
-    ----------
-    reference : Known components under the columns of X, or None
-    entry_weight, uncertainty : as in `BetaNMF.fit`
-    groups : the group of every row, or None
-    """
+    """What is asked of a discovery; `drnmf.discover` says what each means."""
 
     ranks: Iterable[int] | int | None = None
     n_runs: int = 20
@@ -160,11 +153,12 @@ class Asked:
     threshold: float = 0.6
     counts: bool | None = None
     level: float | None = 0.9
-    reference: Known | None = None
+    reference: Known | None = None  # Known components under the columns of X, or None
     keep: bool = False
+    # entry_weight, uncertainty: as in `BetaNMF.fit`
     entry_weight: ArrayLike | None = None
     uncertainty: ArrayLike | None = None
-    groups: Iterable[object] | None = None
+    groups: Iterable[object] | None = None  # the group of every row, or None
 
     def __post_init__(self) -> None:
         check_integer("n_runs", self.n_runs, 2)
@@ -188,12 +182,8 @@ def too_few_runs(ended: int) -> str:
 
 @dataclass(frozen=True)
 class AskedOfGroup(Asked):
-    """What is asked of the rows of one group.
+    """What is asked of the rows of one group."""
 
-    Attributes
-    ----------
-    within : losses of the search over all rows. They hold here too, and what few rows have is not looked for at larger
-        ranks: the group is how it is looked for
-    """
-
+    # losses of the search over all rows. They hold here too, and what few rows have is not looked for at larger ranks:
+    # the group is how it is looked for
     within: Omega = ()

@@ -122,18 +122,10 @@ def likeliest(listed: Sequence[Candidate], scores: Sequence[Scores], known: bool
 def choose_noise(
     folds: Sequence[Fold], fits: Sequence[Fits], listed: Sequence[Candidate], unit: float | None, known: bool = False
 ) -> tuple[int, list[Scores], float]:
-    """Score every noise on every fold, and choose one.
+    """Score the fits under every noise, fold by fold, and choose one.
 
-    Parameters
-    ----------
-    fits : of every loss, fold by fold
-    unit : of the entries, None where they are no multiples of one
-    known : whether standard deviations are known
-
-    Returns
-    -------
-    chosen, scores : which it is, and the scores of all
-    middle : the median of what the likeliest predicts for entries that were held out
+    Entries are multiples of `unit`, or None; `known` says that standard deviations are. Returns which it is, the scores
+    of all, and the median of what the likeliest predicts for entries that were held out.
     """
     scores = noise_scores(folds, fits, listed)
     first = likeliest(listed, scores, known)
@@ -169,26 +161,16 @@ def holds_counts(candidate: Candidate, unit: float | None, middle: float) -> boo
 
 @dataclass(frozen=True)
 class Tried:
-    """A rank that was tried.
+    """A rank that was tried."""
 
-    Attributes
-    ----------
-    rank : int
-    scores : of the entries held out of its runs, None where none were
-    stability : (rank,), how well each component comes again in every run
-    runs : how many there were
-    error : the smallest loss of these
-    criterion : C of the first, minus the log-likelihood of its entries; NaN where nobody asked
-    shape : of X
-    """
-
-    rank: int
-    scores: Scores | None = None
+    rank: int  # int
+    scores: Scores | None = None  # of the entries held out of its runs, None where none were
+    # (rank,), how well each component comes again in every run
     stability: Vector = field(default_factory=lambda: np.empty(0))
-    runs: int = 0
-    error: float = math.nan
-    criterion: float = math.nan
-    shape: tuple[int, ...] = (2, 2)
+    runs: int = 0  # how many there were
+    error: float = math.nan  # the smallest loss of these
+    criterion: float = math.nan  # C of the first, minus the log-likelihood of its entries; NaN where nobody asked
+    shape: tuple[int, ...] = (2, 2)  # of X
 
     def stable(self, threshold: float) -> int:
         """How many components reach a threshold."""

@@ -36,22 +36,13 @@ from drnmf.selection.intervals.bars import Intervals
 from drnmf.selection.noise import NoiseProfile
 from drnmf.selection.rank import check_ranks
 from drnmf.selection.resampling import RESAMPLINGS, UNCERTAINTY, cap_factors, resampling_for
-from drnmf.selection.stages.contributions import FOR_W, LAST, contributions
-from drnmf.selection.stages.grouped import in_groups, search_beside_known
+from drnmf.selection.stages.groups import in_groups, search_beside_known
 from drnmf.selection.stages.ranks import rows_of
-from drnmf.selection.stages.residuals import residuals
+from drnmf.selection.stages.residuals import FOR_W, LAST, contributions, residuals
 from drnmf.selection.stages.run_pool import RunPool, Study, draw_seeds
 from drnmf.selection.stages.runs import Run, Store
 from drnmf.selection.stages.schedule import Moment, Schedule, shown
-from drnmf.selection.stages.stages import (
-    LEAST_RUNS,
-    MORE_JUDGES,
-    REDRAWN_RUNS,
-    RUNS_PER_RANK,
-    Question,
-    Stages,
-    plan,
-)
+from drnmf.selection.stages.stages import LEAST_RUNS, MORE_JUDGES, REDRAWN_RUNS, RUNS_PER_RANK, Question, Stages, plan
 from drnmf.selection.stages.sure import SURE, Sure
 from drnmf.solve.encode import Encoder
 from drnmf.solve.settings import (

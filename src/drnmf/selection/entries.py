@@ -35,17 +35,12 @@ FAR = 256
 
 @dataclass(frozen=True)
 class Facts:
-    """What one pass over X says.
+    """What one pass over X says."""
 
-    Attributes
-    ----------
-    count, zeros : observed entries, and those of them that are zero
-    grid : the values that entries can take
-    """
-
+    # count, zeros: observed entries, and those of them that are zero
     count: int
     zeros: int
-    grid: Grid = NO_GRID
+    grid: Grid = NO_GRID  # the values that entries can take
 
     @property
     def unit(self) -> float | None:
@@ -56,8 +51,6 @@ class Facts:
 def facts_of(X: Entries) -> Facts:
     """Read X once: NaN entries are not observed and do not count. Of a large X some entries tell the grid.
 
-    Examples
-    --------
     >>> facts_of(np.array([[0.0, 4.0], [6.0, 2.0]])).unit
     2.0
     """
@@ -215,19 +208,13 @@ OFTEN = 5
 
 
 def twins_of(X: Entries) -> tuple[Indices | None, Indices | None]:
-    """Find for every row, and for every column, the first that it is equal to.
+    """Find for every row, and for every column, the first that it is equal to; None where none is equal to another.
 
     A row that occurs twice is predicted by its twin, noise included, unless both lose the same entries. Rows without a
     positive entry predict nothing and count as different. Where most rows occur five times and more they are no copies
     of noise but the data themselves, as the pixels of a part in a picture without noise. X on a cluster is not looked
     at.
 
-    Returns
-    -------
-    rows, columns : (m,) and (n,) of indices, None where none is equal to another
-
-    Examples
-    --------
     >>> twins_of(np.array([[1.0, 2.0, 2.0], [3.0, 4.0, 4.0], [1.0, 2.0, 2.0]]))
     (array([0, 1, 0]), array([0, 1, 1]))
     """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -23,7 +23,6 @@ from drnmf.selection.entries import Facts, twins_of
 from drnmf.selection.likelihood.grid import Grid
 from drnmf.selection.likelihood.masses import KnownNoise, Noise
 from drnmf.selection.likelihood.partition import ZERO
-from drnmf.selection.likelihood.prediction import predict
 from drnmf.selection.likelihood.scores import HeldEntries, Index, Scores, base_means, score
 
 HELD_OUT = 0.1
@@ -49,23 +48,15 @@ _Taken = tuple[Vector, Vector, Index, Index]
 
 @dataclass(frozen=True)
 class Fold:
-    """X, and the entries of it that a fit has not seen.
+    """X, and the entries of it that a fit has not seen."""
 
-    Attributes
-    ----------
-    X : the matrix
-    grid : the values that its entries can take
-    mask : weights, one where an entry is left out of the fits (`mask.others` are those of the fits); None where every
-        entry is fitted, and scored all the same
-    observed : weights of the entries of X, None where each counts once
-    known : whether the weights are one over the squares of known standard deviations
-    """
-
-    X: Entries
-    grid: Grid
+    X: Entries  # the matrix
+    grid: Grid  # the values that its entries can take
+    # weights, one where an entry is left out of the fits (`mask.others` are those of the fits); None where every entry
+    # is fitted, and scored all the same
     mask: Hidden | None
-    observed: Observed | None = None
-    known: bool = False
+    observed: Observed | None = None  # weights of the entries of X, None where each counts once
+    known: bool = False  # whether the weights are one over the squares of known standard deviations
     seed: int = 0
 
     @classmethod
@@ -86,16 +77,11 @@ class Fold:
         return int(self.X.shape[0]), int(self.X.shape[1])
 
     def score(self, noise: Noise, factors: Start, seen: bool = False, shrink: bool = False) -> Scores:
-        """Score the held-out entries under a fit of the others.
+        """Score the held-out entries under a fit of the others, or (`seen`) those that the fit has seen.
 
-        Parameters
-        ----------
-        noise : of the entries
-        factors : W and H
-        seen : score the entries that the fit has seen instead
-        shrink : compare noises, not fits: with means as far towards those of row and column sums, and then as far
-            towards their mean, as entries ask for. Of sparse counts a fit is mostly noise, and so are sums of a few
-            units: their error would be taken for that of the entries
+        `shrink` compares noises, not fits: with means as far towards those of row and column sums, and then as far
+        towards their mean, as entries ask for. Of sparse counts a fit is mostly noise, and so are sums of a few units:
+        their error would be taken for that of the entries.
         """
         at = self._places[1 if seen else 0]
         mu, weight = _means(at, factors), at.weight
@@ -243,3 +229,52 @@ def too_few_to_hold_out(facts: Facts, shape: tuple[int, ...], rank: int, fractio
         return ()
     sizes = " x ".join(map(str, shape))
     return (f"X of {sizes} has too few entries to hold some out at rank {rank}: the criterion of all entries decides.",)
+
+
+_LEAST = 1e-12
+"""Variance of a column of W that is constant, in its square."""
+_PREDICTED = 1 << 12
+"""Entries that are predicted at a time."""
+
+
+def predict(
+    W: Vector, H: Vector, precisions: Iterable[tuple[slice, Vector]], rows: Index, columns: Index
+) -> tuple[Vector, Vector]:
+    r"""Predict entries from the rest of their rows, where standard deviations are known, and say how sure that is.
+
+    A row of W that few entries tell is not known as well as they are: where one column alone has a component, and its
+    entry is held out, nothing in the row tells how much of it there is, and WH says anything. So the rows of W are
+    taken for draws from one normal distribution, with the mean m and the variances D that they have themselves, and
+    what is known of row i is
+
+    .. math:: C_i = (H P_i H^T + D^{-1})^{-1}, \qquad \bar w_i = C_i\,(H P_i H^T w_i + D^{-1} m)
+
+    with the precisions P_i of its training entries, zero elsewhere. Entry j then has the mean :math:`h_j^T \bar w_i`
+    and the variance :math:`\sigma_{ij}^2 + h_j^T C_i h_j`; its second term is returned. Where the rest of the row tells
+    w_i, that is WH and sigma. `precisions` come with the range of columns that they are of.
+
+    >>> W, H = np.array([[1.0], [3.0]]), np.array([[2.0, 1.0]])
+    >>> at = np.array([0, 1]), np.array([1, 1])
+    >>> mean, variance = predict(W, H, [(slice(0, 2), np.array([[1e9, 0.0], [0.0, 0.0]]))], *at)
+    >>> mean.round(6).tolist(), variance.round(6).tolist()  # the second row is not known at all
+    ([1.0, 2.0], [0.0, 1.0])
+    """
+    r, m = W.shape[1], W.shape[0]
+    told = np.zeros((m, r * r))
+    for part, precision in precisions:
+        h = H[:, part]
+        told += precision @ (h[:, None] * h[None]).reshape(r * r, -1).T
+    size = np.maximum(np.abs(W).max(axis=0), np.finfo(np.float64).tiny)  # so that no unit of W is near a limit
+    told = told.reshape(m, r, r) * (size[:, None] * size)
+    W, H = W / size, H * size[:, None]
+    center, spread = W.mean(axis=0), np.maximum(W.var(axis=0), _LEAST)
+    covariance = np.linalg.inv(told + np.diag(1.0 / spread))
+    known = np.einsum("irs,is->ir", told, W) + center / spread
+    means = np.einsum("irs,is->ir", covariance, known)
+    mean, variance = np.empty(rows.size), np.empty(rows.size)
+    for first in range(0, rows.size, _PREDICTED):  # every entry takes a covariance of its own
+        some = slice(first, first + _PREDICTED)
+        i, h = rows[some], H[:, columns[some]]
+        mean[some] = np.einsum("kr,rk->k", means[i], h)
+        variance[some] = np.einsum("rk,krs,sk->k", h, covariance[i], h)
+    return mean, np.maximum(variance, 0.0)

@@ -35,33 +35,21 @@ DIRECTED, RARE = 12, 1e-3
 
 @dataclass(frozen=True)
 class Growth:
-    """A component that was added.
+    """A component that was added."""
 
-    Attributes
-    ----------
-    rows : that the stream had seen
-    gain, error : of the mean log-likelihood of an entry that was held out, and the standard error of that difference
-    cosine : the smallest between a component before and after the batch that added one
-    """
-
-    rows: int
+    rows: int  # that the stream had seen
+    # gain, error: of the mean log-likelihood of an entry that was held out, and the standard error of that difference
     gain: float
     error: float
-    cosine: float
+    cosine: float  # the smallest between a component before and after the batch that added one
 
 
 def leftover(data: Data, X: Entries, Wt: Array, H: Array, loss: Loss) -> Array | None:
     """Find a component (n,) for what WH leaves of X: the leading nonnegative one of X - WH, then fitted beside H.
 
     Rows count by the noise that the loss expects of their size, so that one heavy row is no component; and what is
-    below WH counts against what is above it, or frequent columns would be the leading ones by their noise alone.
-    None where nothing is left.
-
-    Parameters
-    ----------
-    data, X : rows, in their backend and as a matrix, both in the unit of the stream
-    Wt, H : (r, rows) and (r, n)
-    loss : under which it is fitted
+    below WH counts against what is above it, or frequent columns would be the leading ones by their noise alone. None
+    where nothing is left. The rows come in their backend and as a matrix, both in the unit of the stream.
     """
     if sp.issparse(X):
         left = aslinearoperator(X) - aslinearoperator(Wt.T) @ aslinearoperator(H)
@@ -86,15 +74,7 @@ def leftover(data: Data, X: Entries, Wt: Array, H: Array, loss: Loss) -> Array |
 
 
 def gain_of(held: Entries, H: Array, new: Array, loss: Loss, mean: float) -> tuple[float, float]:
-    """Compute how much likelier entries of held-out rows are with one component more, and its standard error.
-
-    Parameters
-    ----------
-    held : the rows
-    H, new : (r, n) and (n,)
-    loss : of the fit
-    mean : of X
-    """
+    """Compute how much likelier entries of held-out rows are with one component more, and its standard error."""
     grid, n = facts_of(held).grid, held.shape[1]
     scores: list[list[Scores]] = [[], []]
     objective = Objective((loss,), np.ones(1), mean)

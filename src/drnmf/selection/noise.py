@@ -233,16 +233,10 @@ def read_noise(
     counts: bool | None = None,
     of: tuple[int, int] | None = None,
 ) -> NoiseProfile:
-    """Compare losses on X that is open already.
+    """Compare losses on X that is open already, by the rank, starts and tolerances of the model.
 
-    Parameters
-    ----------
-    opened : X
-    model : its rank, starts and tolerances
-    runner : its rules
-    betas, held_out : as in `noise_profile`
-    counts : whether X holds counts: True compares noises of counts alone, False all others, None lets the data say
-    of : the shape of the whole X, where some of it was opened
+    `counts` says whether X holds counts: True compares noises of counts alone, False all others, None lets the data
+    say. `of` is the shape of the whole X, where some of it was opened.
     """
     loose = 0.0 if model.tol == 0 else max(checked(model, "tol") or 0.0, TOLERANCE)
     start = "random" if model.init == "custom" else model.init

@@ -30,17 +30,10 @@ _LARGEST = 1e18
 
 
 def resampling_for(received: Received, losses: Omega | Interval, counts: bool | None, said: bool) -> str | None:
-    """Choose what each run sees, by what is known of counts: what the user says, the loss, or the noise.
+    """Choose what each run sees, by what is known of counts: from the user (`counts`), the loss or the noise (`said`).
 
     Whole numbers under a loss of counts are drawn as counts, whether the loss was given or found: among rows drawn anew
     a component of few rows is absent from many runs.
-
-    Parameters
-    ----------
-    received : X and the weights of its entries
-    losses : what runs are fitted under
-    counts : whether X holds counts, by the user; None lets the data say
-    said : whether the noise says that it does
     """
     if received.known:
         return UNCERTAINTY

@@ -96,17 +96,12 @@ def grown(data: Data, below: Start, rank: int, rng: np.random.RandomState, colum
 
 @dataclass(frozen=True)
 class Sample:
-    """Some rows of the X of a problem, in the same unit.
+    """Some rows of the X of a problem, in the same unit."""
 
-    Attributes
-    ----------
-    whole, some : the problem of all rows, and of these
-    rows : which they are
-    """
-
+    # whole, some: the problem of all rows, and of these
     whole: Problem
     some: Problem
-    rows: Index
+    rows: Index  # which they are
 
     @classmethod
     def of(cls, problem: Problem, seed: int, most: int = SAMPLED_ROWS) -> Sample | None:

@@ -24,7 +24,7 @@ from drnmf.objective.penalties import L1, L2
 from drnmf.objective.penalty import Penalties, Penalty, Setting
 from drnmf.problem.device import Placement, as_numpy, place, replaced
 from drnmf.problem.problem import Problem
-from drnmf.problem.units import Units, mean_of
+from drnmf.problem.units import mean_of
 from drnmf.problem.unobserved import row_weights, with_rows_weighted
 from drnmf.problem.weights import Reading
 from drnmf.solve.encode import Encoder
@@ -46,26 +46,20 @@ at scikit-learn's default a sixth of what `BetaNMF` stops at: it ends as low as 
 
 @dataclass(frozen=True)
 class Settings:
-    """What scikit-learn's parameters say of a fit.
+    """What scikit-learn's parameters say of a fit."""
 
-    Attributes
-    ----------
-    beta : of the divergence, any number
-    l1, l2 : of W and of H, to be multiplied by the number of columns and of rows of X
-    max_iter, tol, solver, verbose, device : as there
-    name : what errors call the estimator
-    over : asked after every iteration whether the fit is over, in the units of X but for its loss, see `Units.cost`
-    """
-
-    beta: float = 2.0
+    beta: float = 2.0  # of the divergence, any number
+    # l1, l2: of W and of H, to be multiplied by the number of columns and of rows of X
     l1: tuple[float, float] = (0.0, 0.0)
     l2: tuple[float, float] = (0.0, 0.0)
+    # max_iter, tol, solver, verbose, device: as there
     max_iter: int = 200
     tol: float = 1e-4
     solver: str = "cd"
     verbose: int = 0
     device: str | None = None
-    name: str = "NMF"
+    name: str = "NMF"  # what errors call the estimator
+    # asked after every iteration whether the fit is over, in the units of X but for its loss, see `Units.cost`
     over: Callback | None = None
 
     def on(self, device: str) -> Settings:
@@ -93,14 +87,7 @@ class Factors:
 
 
 def factorise(X: Entries, W: Array, H: Array, settings: Settings, sample_weight: ArrayLike | None = None) -> Factors:
-    """Minimise scikit-learn's objective from W and H.
-
-    Parameters
-    ----------
-    X : checked for its form
-    W, H : the start, in the units of X
-    sample_weight : how much every row counts, None where each counts once
-    """
+    """Minimise scikit-learn's objective from W and H, in the units of X, whose form is checked."""
     placement, rank = place(X, settings.device, "float32"), H.shape[0]
     rows = row_weights(X, sample_weight)
     given = placement.accept(X, settings.name, Reading(entry_weight=with_rows_weighted(rows)))
@@ -152,17 +139,13 @@ def _until(settings: Settings, problem: Problem, begins: Start) -> Callback | No
     error has fallen in ten iterations, relative to that of the start.
     """
     if settings.over is not None:
-        return _comparing(settings.over, problem.units)
+        over, units = settings.over, problem.units  # it compares losses with those of earlier iterations
+        return lambda now: over(replace(units.progress(now), losses=np.array([units.cost(now.losses, now.omega)])))
     if settings.tol <= 0:
         return None
     if settings.solver == "cd":
         return _exact(settings.tol)
     return _stalled(_error(losses_of(problem.data, begins[0], begins[1], problem.omega)), settings.tol)
-
-
-def _comparing(over: Callback, units: Units) -> Callback:
-    """Ask what compares losses with those of earlier iterations."""
-    return lambda now: over(replace(units.progress(now), losses=np.array([units.cost(now.losses, now.omega)])))
 
 
 def _error(losses: Vector) -> float:

@@ -24,19 +24,13 @@ from drnmf.solve.stream import StreamState, advance, begin
 
 @dataclass(frozen=True)
 class Step:
-    """Where a stream stands after a batch.
+    """Where a stream stands after a batch."""
 
-    Attributes
-    ----------
-    state : what the next batch needs
-    W, H : of the batch and of all rows, in the units of X
-    cost : the objective of the batch before the last step of H, per row; see `Units.cost`
-    """
-
-    state: StreamState
+    state: StreamState  # what the next batch needs
+    # W, H: of the batch and of all rows, in the units of X
     W: Array
     H: Array
-    cost: float
+    cost: float  # the objective of the batch before the last step of H, per row; see `Units.cost`
 
 
 def take(
@@ -49,16 +43,11 @@ def take(
     rows: Vector | None,
     made_of: tuple[Vector, int] | None = None,
 ) -> Step:
-    """Take a batch of rows into account.
+    """Take a batch of rows, checked, into account; the state is None where the stream begins at H.
 
-    Parameters
-    ----------
-    state : where the stream stands, None where it begins at H
-    X : the batch, checked
-    W : where the search for its W begins, None where that is not known
-    forget : the half-life of rows; None where they fade as slowly as they may
-    rows : the weight of each, None where each counts once
-    made_of : W'W of all rows over their number, and that, where H was made of them
+    The search for W begins at W where that is known. `forget` is the half-life of rows; None where they fade as slowly
+    as they may. `rows` is the weight of each, and `made_of` W'W of all rows over their number, and that, where H was
+    made of them.
     """
     data = _opened(X, settings, state, rows)
     units, policy = Units(data.scale, np.ones(1)), Fixed()

@@ -54,30 +54,20 @@ HELD = 1e3
 
 @dataclass(frozen=True)
 class Encoder:
-    """A fitted model as a function of rows.
+    """A fitted model as a function of rows."""
 
-    Attributes
-    ----------
-    components : (r, n), H
-    objective, weights : the losses and their lambda, in the units of the caller, as the components are
-    max_iter, tol : of the steps of a row
-    zeros : what to do with zeros of X under a loss that is infinite there
-    consumer : the name that errors give
-    mean_row : (r,), what a row without any observed entry gets
-    observed : weights of the entries of all rows, for blocks of them
-    sums : whether every row of W sums to one
-    """
-
-    components: Array
+    components: Array  # (r, n), H
+    # objective, weights: the losses and their lambda, in the units of the caller, as the components are
     objective: Objective
     weights: Vector
+    # max_iter, tol: of the steps of a row
     max_iter: int
     tol: float
-    zeros: str
-    consumer: str
-    mean_row: Vector
-    observed: Observed | None = None
-    sums: bool = False
+    zeros: str  # what to do with zeros of X under a loss that is infinite there
+    consumer: str  # the name that errors give
+    mean_row: Vector  # (r,), what a row without any observed entry gets
+    observed: Observed | None = None  # weights of the entries of all rows, for blocks of them
+    sums: bool = False  # whether every row of W sums to one
 
     def __call__(self, X: Entries, first_row: int = 0) -> Array:
         """Compute W of shape (rows, r) for a matrix, or for a block of one that begins at `first_row`."""

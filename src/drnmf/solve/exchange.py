@@ -40,7 +40,8 @@ def fit_interval(problem: Problem, interval: Interval, runner: Runner) -> Result
     while True:
         references = _smallest_losses(data, solutions, knots)
         now = problem.under(_losses(knots), references)
-        most = left if runner.budget.control.tol > 0 or done or len(knots) >= interval.max_knots else _half(left)
+        whole = runner.budget.control.tol > 0 or done or len(knots) >= interval.max_knots
+        most = left if whole or left <= 10 else left // 2  # tol=0 ends no round before its last iteration
         margin = REFERENCE_MARGIN if runner.improves and improvements < REFERENCE_ROUNDS else None
         best = smallest(solve([now.begun(start) for start in starts], runner, margin=margin, max_iter=most))
         rounds.append((tuple(knots), best))
@@ -85,11 +86,6 @@ def _improved(problem: Problem, best: Result, runner: Runner) -> list[Result]:
     omega = tuple(loss for loss, below in zip(best.omega, beaten, strict=True) if below)
     runner.budget.expect(len(omega))
     return _alone(problem, [(best.W, best.H)], omega, runner.near()) if omega else []
-
-
-def _half(left: int) -> int:
-    """Half of the iterations left, all of them where that is few: tol=0 ends no round before its last iteration."""
-    return left if left <= 10 else left // 2
 
 
 def _losses(betas: Sequence[float]) -> Omega:

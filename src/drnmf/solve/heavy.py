@@ -32,20 +32,12 @@ def _none() -> Any:
 
 @dataclass(frozen=True)
 class Heavy:
-    """Rows that count by themselves, in the unit of the stream.
+    """Rows that count by themselves, in the unit of the stream."""
 
-    Attributes
-    ----------
-    rows : (columns, values) of what each stores, in order
-    squares : (k,) the squared norm of each
-    shares : (k,) how much each counts in the means over rows
-    A : (r, k) W' with which they are in the sums
-    """
-
-    rows: tuple[tuple[Indices, Array], ...] = ()
-    squares: Vector = field(default_factory=_none)
-    shares: Vector = field(default_factory=_none)
-    A: Any = field(default_factory=lambda: np.empty((0, 0)))
+    rows: tuple[tuple[Indices, Array], ...] = ()  # (columns, values) of what each stores, in order
+    squares: Vector = field(default_factory=_none)  # (k,) the squared norm of each
+    shares: Vector = field(default_factory=_none)  # (k,) how much each counts in the means over rows
+    A: Any = field(default_factory=lambda: np.empty((0, 0)))  # (r, k) W' with which they are in the sums
 
     def matrix(self, columns: int) -> sp.csr_array:
         """Return the rows as a matrix."""
@@ -61,19 +53,9 @@ class Heavy:
 def gathered(heavy: Heavy, data: Data, weights: Any, share: float, rank: int) -> tuple[Heavy, Vector, Indices]:
     """Return the heaviest of the rows that were kept and of those of a batch.
 
-    Parameters
-    ----------
-    heavy : the rows before
-    data : the batch, without weights
-    weights : of its rows, or one for all
-    share : of the batch in means over rows in which none fades but by what is forgotten
-    rank : r
-
-    Returns
-    -------
-    heavy : the rows now, A as it was; that of new ones is zero
-    were : (k,) the shares of before, zero of new ones
-    at : (k,) where each is in the batch, -1 where it is not. One that comes again is known by its entries
+    `weights` are of its rows, or one for all; `share` is that of the batch in means over rows in which none fades but
+    by what is forgotten. Returns the rows now, A as it was and zero of new ones; the shares of before, zero of new
+    ones; and where each is in the batch, -1 where it is not. One that comes again is known by its entries.
     """
     with np.errstate(over="ignore"):  # what leaves the range of float64 is refused by its loss
         own = data.T.starts.squared_norms()

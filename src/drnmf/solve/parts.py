@@ -114,19 +114,10 @@ def _within(data: Data, start: Start, part: Problem, at: NDArray[np.intp], acros
 def fit_parts(
     problem: Problem, division: Division, runner: Runner, scale: str = "regret", errors: Vector | None = None
 ) -> tuple[Problem, Result]:
-    """Make the largest scaled loss over all losses and parts as small as possible.
+    """Make the largest scaled loss over all losses and parts, by "regret" or "ratio", as small as possible.
 
-    Parameters
-    ----------
-    problem : X under its losses
-    division : its parts
-    scale : "regret" or "ratio"
-    errors : (parts x losses,) what each part reaches alone, in the unit of the caller; None where that is to be found
-
-    Returns
-    -------
-    problem : that of all objectives
-    result : the best point
+    `errors` (parts x losses,) are what each part reaches alone, in the unit of the caller; None where that is to be
+    found. Returns the problem of all objectives, and the best point.
     """
     division = stacked(problem, division)
     alone = parts_alone(problem, division)

@@ -208,10 +208,7 @@ def remarks(terms: tuple[Penalty, ...], modes: int = 2) -> tuple[str, ...]:
 def refuse_empty(problem: Problem, result: Result) -> Result:
     """Refuse a fit whose penalties left nothing of WH.
 
-    Raises
-    ------
-    ValueError
-        With the alpha from which a penalty alone outweighs the loss of the constant model.
+    The error has the alpha from which a penalty alone outweighs the loss of the constant model.
     """
     data, terms = problem.data, problem.penalties
     if not terms:

@@ -33,24 +33,14 @@ STOPPED = ("callback", "max_time")
 
 @dataclass(frozen=True)
 class References:
-    """e_beta for every beta of Omega, and the single-objective fits they come from.
+    """e_beta for every beta of Omega, and the single-objective fits they come from."""
 
-    Attributes
-    ----------
-    values : (p,) e_beta, the smallest loss met anywhere, at least the floor
-    solutions : the fit of every loss alone
-    losses : (p, p), every loss (column) at each solution (row)
-    floors : (p,) the smallest e_beta that is used
-    notes : remarks on them
-    rough : their fits have paused, and are to go on
-    """
-
-    values: Vector
-    solutions: tuple[Result, ...]
-    losses: Vector
-    floors: Vector
-    notes: tuple[str, ...] = ()
-    rough: bool = False
+    values: Vector  # (p,) e_beta, the smallest loss met anywhere, at least the floor
+    solutions: tuple[Result, ...]  # the fit of every loss alone
+    losses: Vector  # (p, p), every loss (column) at each solution (row)
+    floors: Vector  # (p,) the smallest e_beta that is used
+    notes: tuple[str, ...] = ()  # remarks on them
+    rough: bool = False  # their fits have paused, and are to go on
 
 
 def compute_references(problem: Problem, starts: list[Start], runner: Runner) -> References:
@@ -117,12 +107,8 @@ def run_improving(
 ) -> tuple[list[Result], References]:
     """Run from every start, improve the references that are beaten, and continue all runs under the new ones.
 
-    Where a fit under one loss alone has a smaller maximum than every run, one more run begins there.
-
-    Returns
-    -------
-    runs : results under the references returned
-    found : references that no loss met on the way is below
+    Where a fit under one loss alone has a smaller maximum than every run, one more run begins there. No loss met on the
+    way is below the references that are returned.
     """
     found = found if found.rough else improved(problem, found, (), runner)
     scaled = problem.over(found.values)
@@ -159,11 +145,8 @@ def _exact(found: References) -> NDArray[np.bool_]:
 def improved(problem: Problem, found: References, done: Sequence[Result], runner: Runner) -> References:
     """Fit every loss alone again that a point in hand has well below its reference, from that point.
 
-    Rough references all go on, from their own points where none in hand is lower.
-
-    Returns
-    -------
-    found : the same object where none is rough, or beaten by more than REFERENCE_MARGIN
+    Rough references all go on, from their own points where none in hand is lower. The same object comes back where none
+    is rough, or beaten by more than REFERENCE_MARGIN.
     """
     points, losses = [*found.solutions, *done], np.array([*found.losses, *(run.losses for run in done)])
     least = np.maximum(losses.min(axis=0), found.floors)

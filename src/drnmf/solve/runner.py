@@ -47,18 +47,13 @@ class Shown:
 
 @dataclass(frozen=True)
 class Watching:
-    """The callback of a run that has several.
+    """The callback of a run that has several."""
 
-    Attributes
-    ----------
-    listeners : told after every iteration, in the unit of the caller; True from one of them ends the run
-    stops : any of them ends the run, and then nobody is told
-    alone : held while listeners are told, where several runs have the same
-    """
-
+    # told after every iteration, in the unit of the caller; True from one of them ends the run
     listeners: tuple[Callback, ...] = ()
-    stops: tuple[threading.Event, ...] = ()
+    stops: tuple[threading.Event, ...] = ()  # any of them ends the run, and then nobody is told
     units: Units = field(default_factory=lambda: Units(1.0))
+    # held while listeners are told, where several runs have the same
     alone: AbstractContextManager[object] = field(default_factory=nullcontext)
 
     @classmethod
@@ -100,25 +95,16 @@ class Budget:
 
     The time left is divided evenly among the runs left. Time that a resumed fit spent before counts; that of the run
     it resumes is in the run's own log.
-
-    Attributes
-    ----------
-    control : of every run
-    runs : how many are left
-    watch : hands out what watches a stage
-    jobs : how many run at a time
-    units : callbacks are told in those of the caller
-    batched : those that are alike are made at once, on a GPU
-    stop : set once a run has failed, which ends the others
     """
 
-    control: Control
-    runs: int
-    watch: Callable[[str], Callback | None] = lambda stage: None
-    jobs: int = 1
-    units: Units = field(default_factory=partial(Units, 1.0))
-    batched: bool = False
+    control: Control  # of every run
+    runs: int  # how many are left
+    watch: Callable[[str], Callback | None] = lambda stage: None  # hands out what watches a stage
+    jobs: int = 1  # how many run at a time
+    units: Units = field(default_factory=partial(Units, 1.0))  # callbacks are told in those of the caller
+    batched: bool = False  # those that are alike are made at once, on a GPU
     started: float = field(default_factory=time.perf_counter)
+    # set once a run has failed, which ends the others
     stop: threading.Event = field(default_factory=threading.Event, repr=False)
     _alone: AbstractContextManager[object] = field(default_factory=threading.RLock, repr=False)
 
@@ -162,40 +148,27 @@ def both(first: Callback | None, second: Callback | None) -> Callback | None:
 
 @dataclass(frozen=True)
 class Runner:
-    """How the runs of a fit are made.
+    """How the runs of a fit are made."""
 
-    Attributes
-    ----------
-    rule, policy : of the fit itself
-    reference_rule : of fits of one loss alone
-    reference_tol : where tol > 0 the reference fits stop at this tolerance or tol, whichever is larger. e_beta only
-        sets the scale of a loss: its last digits cost more sweeps than the fit itself.
-    improves : references that a run beats are improved, and the run continues under them (`solve.improve`); elsewhere
-        they stay the paper's, from the same start with the same budget
-    budget : what they share
-    callback : the user's
-    stage : what progress calls them; None names each by its loss
-    level : they only have to give the level of a loss
-    coarser : what the tolerance of fits of one loss alone is multiplied by
-    rough : they pause at a rough tolerance; see `roughly`
-    stop : what is other than in the budget where runs stop by themselves
-    starts : where the runs of the fit begin
-    second : draws another start for where the only run leaves room; None where no other is to be tried
-    """
-
+    # rule, policy: of the fit itself
     rule: Rule
     policy: Policy
-    reference_rule: Rule
+    reference_rule: Rule  # of fits of one loss alone
+    # where tol > 0 the reference fits stop at this tolerance or tol, whichever is larger. e_beta only sets the scale of
+    # a loss: its last digits cost more sweeps than the fit itself.
     reference_tol: float = 0.0
+    # references that a run beats are improved, and the run continues under them (`solve.improve`); elsewhere they stay
+    # the paper's, from the same start with the same budget
     improves: bool = False
-    budget: Budget = field(default_factory=partial(Budget, Control(), 0))
-    callback: Callback | None = None
-    stage: str | None = "fit"
-    level: bool = False
-    coarser: float = 1.0
-    rough: bool = False
-    stop: dict[str, Any] = field(default_factory=dict)
-    starts: list[Start] = field(default_factory=list)
+    budget: Budget = field(default_factory=partial(Budget, Control(), 0))  # what they share
+    callback: Callback | None = None  # the user's
+    stage: str | None = "fit"  # what progress calls them; None names each by its loss
+    level: bool = False  # they only have to give the level of a loss
+    coarser: float = 1.0  # what the tolerance of fits of one loss alone is multiplied by
+    rough: bool = False  # they pause at a rough tolerance; see `roughly`
+    stop: dict[str, Any] = field(default_factory=dict)  # what is other than in the budget where runs stop by themselves
+    starts: list[Start] = field(default_factory=list)  # where the runs of the fit begin
+    # draws another start for where the only run leaves room; None where no other is to be tried
     second: Callable[[], Start] | None = None
 
     @classmethod

@@ -28,13 +28,7 @@ JUDGED_ITERATIONS, JUDGED_TOLERANCE = 500, 1e-5
 
 
 def check_model(model: object, function: str) -> None:
-    """Refuse something else in the place of a model.
-
-    Raises
-    ------
-    TypeError
-        For X, for example.
-    """
+    """Refuse something else, X for example, in the place of a model."""
     if not isinstance(model, Parameters):
         raise TypeError(
             f"{function} takes a model, for example BetaNMF(5), where it was given {type(model).__name__}: see its "

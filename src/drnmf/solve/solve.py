@@ -40,18 +40,8 @@ def solve(
 ) -> list[Result]:
     """Run every problem from its start, as many at a time as the budget says; results are in the unit of the data.
 
-    Parameters
-    ----------
-    problems : each with a start and with references
-    runner : how each is run
-    margin : a run stops once a reference is beaten by that much
-    max_iter : most iterations of a run, None for those of the budget
-    overwrite : the starts may be overwritten
-    until : asked after every iteration, in the unit of the data; True ends the run
-
-    Returns
-    -------
-    results : list of Result, in the order of the problems
+    A run stops once a reference is beaten by `margin`, after `max_iter` iterations (None: those of the budget), or once
+    `until`, asked after every one in the unit of the data, says True. `overwrite` lets it write over its start.
     """
     budget = runner.budget
     most = budget.control.max_iter if max_iter is None else max_iter
@@ -168,19 +158,11 @@ def maker() -> Callable[[Call], Result]:
 
 
 def run_all(tasks: Sequence[Callable[[], T]], jobs: int, stop: threading.Event, batched: bool = False) -> list[T]:
-    """Run every task, `jobs` at a time, and return their results in order.
+    """Run every task, `jobs` threads at a time, and return their results in order.
 
-    Parameters
-    ----------
-    tasks : runs that do not depend on one another
-    jobs : at most this many threads
-    stop : set when a run failed or the user interrupts; the runs look at it after every iteration
-    batched : the threads wait for one another, and runs that are alike are made at once
-
-    Raises
-    ------
-    Interrupted
-        After Ctrl-C, with the first result that there is; a KeyboardInterrupt where there is none.
+    `stop` is set when a run failed or the user interrupts; the runs look at it after every iteration. `batched` threads
+    wait for one another, and runs that are alike are made at once. After Ctrl-C `Interrupted` carries the first result
+    that there is; a KeyboardInterrupt comes where there is none.
     """
     jobs, outer = min(jobs, len(tasks)), getattr(_local, "maker", None)
     if jobs <= 1 or isinstance(outer, Batcher):

@@ -97,17 +97,11 @@ Rows = tuple[Any, ...]
 
 @dataclass(frozen=True)
 class Sums:
-    """What the rows so far say of H under one loss, per row.
+    """What the rows so far say of H under one loss, per row."""
 
-    Attributes
-    ----------
-    falling : A (r, n), or Q h - g of the quadratic model
-    rising : B (r, n), or (r, 1) where all columns are alike; None in the quadratic model
-    Q, gram : its curvature of every column, packed, and the part that all share (`Sweep`); None where there is none
-    """
-
-    falling: Any
-    rising: Any = None
+    falling: Any  # A (r, n), or Q h - g of the quadratic model
+    rising: Any = None  # B (r, n), or (r, 1) where all columns are alike; None in the quadratic model
+    # Q, gram: its curvature of every column, packed, and the part that all share (`Sweep`); None where there is none
     Q: Any = None
     gram: Any = None
 
@@ -190,58 +184,39 @@ def _model_minimum(terms: list[tuple[float, Sums]], H: Array, floor: float, adde
 
 @dataclass(frozen=True)
 class Follower:
-    """One H that follows the rows.
+    """One H that follows the rows."""
 
-    Attributes
-    ----------
-    H : (r, n)
-    curved : whether columns have quadratic models of their own
-    sums : what the rows said of H under each loss
-    heavy : rows that count by themselves in them, under beta = 2 alone
-    start : what stands beside them for the rows that H was made of, until as many have come; None where there is none
-    """
-
-    H: Any
-    curved: bool
-    sums: tuple[Sums, ...] = ()
-    heavy: Heavy = field(default_factory=Heavy)
+    H: Any  # (r, n)
+    curved: bool  # whether columns have quadratic models of their own
+    sums: tuple[Sums, ...] = ()  # what the rows said of H under each loss
+    heavy: Heavy = field(default_factory=Heavy)  # rows that count by themselves in them, under beta = 2 alone
+    # what stands beside them for the rows that H was made of, until as many have come; None where there is none
     start: Sums | None = None
 
 
 @dataclass(frozen=True)
 class StreamState:
-    """Where a stream stands: all that the next batch needs of those before. In the unit of the stream.
+    """Where a stream stands: all that the next batch needs of those before. In the unit of the stream."""
 
-    Attributes
-    ----------
-    scale, mean : what X is multiplied by, and its mean in the unit of the caller: those of the first batch, for good
-    followers : the H of the fit, then one for each loss alone where references are to be found
-    rows, batches : how many there were
-    weights, policy : lambda, and the state of what moves it
-    losses, references : (p,) D_beta of the fit and e_beta, per row, means in which the old fade
-    mean_row : (r,) the same of W
-    scatter : (p, p) the variance of the scaled losses as such means
-    settled : (2, p) means as losses and references, of batches once H has seen them; () of one loss
-    spread : the sum of the squares of the shares that the batches have in them
-    latest : (p,) D_beta of the last batch, per row
-    made_of : how many rows the start was made of, and counts for; none where that is any start
-    """
-
+    # scale, mean: what X is multiplied by, and its mean in the unit of the caller: those of the first batch, for good
     scale: float
     mean: float
-    followers: tuple[Follower, ...]
+    followers: tuple[Follower, ...]  # the H of the fit, then one for each loss alone where references are to be found
+    # weights, policy: lambda, and the state of what moves it
     weights: Vector
     policy: Policy
+    # losses, references: (p,) D_beta of the fit and e_beta, per row, means in which the old fade
     losses: Vector
     references: Vector
-    mean_row: Vector
-    scatter: Vector
-    settled: Vector
+    mean_row: Vector  # (r,) the same of W
+    scatter: Vector  # (p, p) the variance of the scaled losses as such means
+    settled: Vector  # (2, p) means as losses and references, of batches once H has seen them; () of one loss
+    # rows, batches: how many there were
     rows: int = 0
     batches: int = 0
-    spread: float = 1.0
-    latest: Vector = field(default_factory=lambda: np.empty(0))
-    made_of: int = 0
+    spread: float = 1.0  # the sum of the squares of the shares that the batches have in them
+    latest: Vector = field(default_factory=lambda: np.empty(0))  # (p,) D_beta of the last batch, per row
+    made_of: int = 0  # how many rows the start was made of, and counts for; none where that is any start
 
     @property
     def scaled_losses(self) -> Vector:
@@ -291,18 +266,11 @@ def with_component(state: StreamState, h: Array) -> StreamState:
 def begin(
     data: Data, H: Array, policy: Policy, omega: Omega, references: Vector | None, gram: Any = None, rows: int = 0
 ) -> StreamState:
-    """Start a stream at H.
+    """Start a stream at H; references that are None are found beside the fit, by one H for each loss.
 
-    Parameters
-    ----------
-    data : the first batch
-    H : (r, n)
-    policy : how lambda moves
-    omega : the losses in the unit of the stream
-    references : None where they are found beside the fit, by one H for each loss
-    gram, rows : W'W of all rows over their number, and that, where H was made of them: it counts as if they had been
-        seen and asked for it, until they have come. Under beta = 2 alone, and where a batch has fewer rows than columns
-        and says little of most; others leave a start with the first batch
+    `gram` and `rows` are W'W of all rows over their number, and that, where H was made of them: it counts as if they
+    had been seen and asked for it, until they have come. Under beta = 2 alone, and where a batch has fewer rows than
+    columns and says little of most; others leave a start with the first batch.
     """
     r, p = H.shape[0], len(omega)
     each = [] if references is not None else [(loss,) for loss in omega]
@@ -343,50 +311,28 @@ def fitted(
 
 @dataclass(frozen=True)
 class Batch:
-    """Rows of X, and how much they count.
+    """Rows of X, and how much they count."""
 
-    Attributes
-    ----------
-    data : X in the unit of the stream
-    omega : the losses in that unit
-    share : in the means, of one
-    steps : of every H
-    curved : whether columns have quadratic models of their own
-    spread : part of what columns have that every component gets
-    first : W' (r, rows) to start from, None where the rows are new
-    penalties : of single entries of W and H, for each row
-    heavy : rows of it and of those before that count by themselves
-    """
-
-    data: Data
-    omega: Omega
-    share: float
-    steps: int
-    curved: bool
-    spread: float = 0.0
-    first: Any = None
-    penalties: Penalties = NONE
-    heavy: Meeting | None = None
+    data: Data  # X in the unit of the stream
+    omega: Omega  # the losses in that unit
+    share: float  # in the means, of one
+    steps: int  # of every H
+    curved: bool  # whether columns have quadratic models of their own
+    spread: float = 0.0  # part of what columns have that every component gets
+    first: Any = None  # W' (r, rows) to start from, None where the rows are new
+    penalties: Penalties = NONE  # of single entries of W and H, for each row
+    heavy: Meeting | None = None  # rows of it and of those before that count by themselves
 
 
 @dataclass(frozen=True)
 class Meeting:
-    """The heaviest rows so far, as a batch is taken into account.
+    """The heaviest rows so far, as a batch is taken into account."""
 
-    Attributes
-    ----------
-    rows : they, with W' as it is in the sums
-    data : the same behind a backend
-    were : (k,) by how much they count there
-    at : (k,) where each is in the batch, -1 where it is not
-    own : (k,) by how much the batch has them in the sums
-    """
-
-    rows: Heavy
-    data: Data
-    were: Vector
-    at: Indices
-    own: Vector
+    rows: Heavy  # they, with W' as it is in the sums
+    data: Data  # the same behind a backend
+    were: Vector  # (k,) by how much they count there
+    at: Indices  # (k,) where each is in the batch, -1 where it is not
+    own: Vector  # (k,) by how much the batch has them in the sums
 
     def first(self, A: Any) -> Array:
         """Return where the search for W' begins, that of the batch being known."""
@@ -423,22 +369,11 @@ def advance(
     warm: Rows = (),
     penalties: Penalties = NONE,
 ) -> tuple[StreamState, Rows]:
-    """Take a batch of rows into account.
+    """Take a batch of rows, in the unit of the stream, into account.
 
-    Parameters
-    ----------
-    state : where the stream stands
-    data : the batch, in the unit of the stream
-    omega : the losses in that unit
-    policy : how lambda moves
-    forget : the half-life of rows, None where they fade as slowly as they may
-    warm : where W of the rows was found when they came before, as far as that is known
-    penalties : of single entries (`L1`, `L2`), in the setting of one row
-
-    Returns
-    -------
-    state : where it stands now
-    found : the same for when they come again
+    `forget` is the half-life of rows, None where they fade as slowly as they may; `warm` is where W of the rows was
+    found when they came before, as far as that is known, and comes back for when they come again; penalties are of
+    single entries (`L1`, `L2`), in the setting of one row.
     """
     rows = data.shape[0]
     seen = state.rows + rows

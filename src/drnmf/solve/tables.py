@@ -108,21 +108,14 @@ Given = Mapping[str, MatrixLike]
 
 @dataclass(frozen=True)
 class Table:
-    """One of several tables.
+    """One of several tables."""
 
-    Attributes
-    ----------
-    name : what it is called
-    first, last : its columns among all, from the first to before the last
-    scale : what it is multiplied by in the fit
-    columns : their names, None where they have none
-    """
-
-    name: str
+    name: str  # what it is called
+    # first, last: its columns among all, from the first to before the last
     first: int
     last: int
-    scale: float
-    columns: tuple[str, ...] | None = None
+    scale: float  # what it is multiplied by in the fit
+    columns: tuple[str, ...] | None = None  # their names, None where they have none
 
     @property
     def at(self) -> slice:
@@ -131,18 +124,11 @@ class Table:
 
 @dataclass(frozen=True, eq=False)
 class Joined:
-    """Tables side by side.
+    """Tables side by side."""
 
-    Attributes
-    ----------
-    X : (rows of all, columns of all), NaN where a table has no such row
-    tables : what each is
-    rows : names of the rows, None where they have none
-    """
-
-    X: Entries
-    tables: tuple[Table, ...]
-    rows: tuple[str, ...] | None
+    X: Entries  # (rows of all, columns of all), NaN where a table has no such row
+    tables: tuple[Table, ...]  # what each is
+    rows: tuple[str, ...] | None  # names of the rows, None where they have none
 
     @property
     def division(self) -> Division:
@@ -159,16 +145,8 @@ def is_tables(X: object) -> bool:
 def join(given: Given, known: tuple[Table, ...] = (), strict: bool = True) -> Joined:
     """Lay tables side by side; rows that have names are matched by them, others by their place.
 
-    Parameters
-    ----------
-    given : tables by name
-    known : those of the fit, of which any may be given; empty in the fit itself
-    strict : whether entries below zero and infinite ones are refused, here where their table is known
-
-    Raises
-    ------
-    ValueError
-        Where rows do not fit, a table has another number of columns than in the fit, or an entry cannot be used.
+    `known` are those of the fit, of which any may be given; empty in the fit itself. `strict` refuses entries below
+    zero and infinite ones here, where their table is known.
     """
     fitted = {table.name: table for table in known}
     strange = [name for name in given if known and name not in fitted]
@@ -275,13 +253,7 @@ def _unit(X: object) -> float:
 
 
 def losses_of_tables(betas: object, division: Division) -> tuple[Omega, ...]:
-    """Read the losses of every table: one each by name, or the same for all.
-
-    Raises
-    ------
-    ValueError
-        Where a table has no loss, or a loss no table.
-    """
+    """Read the losses of every table: one each by name, or the same for all."""
     if not isinstance(betas, Mapping):
         return (as_losses(betas),) * len(division)
     if set(betas) != set(division.labels):

@@ -136,63 +136,42 @@ def _mixed(coefficients: Vector, stack: Array) -> Array:
 
 @dataclass(frozen=True)
 class Facts:
-    """What a rule is, whatever the run.
+    """What a rule is, whatever the run."""
 
-    Attributes
-    ----------
-    separate : it wants every N_beta and P_beta on its own, not their weighted sum
-    best : the run returns the best point met, not the last
-    chooses : it finds lambda together with its step, in its state; the maximum is watched
-    bounded : where it is certain, it is so under penalties too, whose separable bounds it takes as they are
-    batched : its functions also take blocks (runs, r, n) of several runs without penalties (`algorithms.batch`)
-    overwrites : it writes its steps over the block and its state where `Parts.final` says so; the run then returns the
-        last point
-    """
-
-    separate: bool = False
-    best: bool = True
-    chooses: bool = False
+    separate: bool = False  # it wants every N_beta and P_beta on its own, not their weighted sum
+    best: bool = True  # the run returns the best point met, not the last
+    chooses: bool = False  # it finds lambda together with its step, in its state; the maximum is watched
+    # where it is certain, it is so under penalties too, whose separable bounds it takes as they are
     bounded: bool = False
+    # its functions also take blocks (runs, r, n) of several runs without penalties (`algorithms.batch`)
     batched: bool = False
+    # it writes its steps over the block and its state where `Parts.final` says so; the run then returns the last point
     overwrites: bool = False
 
 
 @dataclass(frozen=True)
 class Setup:
-    """What a rule may know of a run before it begins.
+    """What a rule may know of a run before it begins."""
 
-    Attributes
-    ----------
-    omega : the losses
-    rank : r
-    shared : whether the curvature of beta = 2 is cheap: all columns share it, or, where weights of entries leave each
-        its own, the components are few
-    columns : of all blocks together, where a state may keep what a sweep made; None where it may not
-    entries : of X that a sweep visits, of a sparse one those that are stored; None where it is not in the memory of
-        this process
-    """
-
-    omega: Omega
-    rank: int
+    omega: Omega  # the losses
+    rank: int  # r
+    # whether the curvature of beta = 2 is cheap: all columns share it, or, where weights of entries leave each its own,
+    # the components are few
     shared: bool = True
+    # of all blocks together, where a state may keep what a sweep made; None where it may not
     columns: int | None = None
+    # of X that a sweep visits, of a sparse one those that are stored; None where it is not in the memory of this
+    # process
     entries: int | None = None
 
 
 @dataclass(frozen=True)
 class Wants:
-    """What a step wants beside the parts.
+    """What a step wants beside the parts."""
 
-    Attributes
-    ----------
-    curvature : that of the columns
-    correlation : how the components of what stands overlap (`algorithms.correlation`)
-    acceleration : whole iterations may be extrapolated before it (`algorithms.acceleration`)
-    """
-
-    curvature: bool = False
-    correlation: bool = False
-    acceleration: bool = False
+    curvature: bool = False  # that of the columns
+    correlation: bool = False  # how the components of what stands overlap (`algorithms.correlation`)
+    acceleration: bool = False  # whole iterations may be extrapolated before it (`algorithms.acceleration`)
 
 
 NOTHING = Wants()

@@ -43,9 +43,10 @@ from drnmf.objective.penalty import Bound, in_kind
 
 
 def own_pays(rank: int, entries: int, columns: int, serves: int) -> bool:
-    """Tell whether a curvature for every column is worth what it costs.
+    """Tell whether a curvature for every column, good for so many steps (`serves`), is worth what it costs.
 
-    With E entries, S columns and r components an iteration takes about, in nanoseconds,
+    With E entries that a sweep visits, S columns of all blocks and r components an iteration takes about, in
+    nanoseconds,
 
         plain    400,000 + E (8 + 0.2 r) + 25 S r                two sweeps, and what Python adds
         own      plain + E r (r + 1) 0.08 / s + 5.4 S r^2        that of every column, good for s steps, and its model
@@ -54,15 +55,6 @@ def own_pays(rank: int, entries: int, columns: int, serves: int) -> bool:
     (one core with AVX2, docs/development/performance.md; only ratios matter). To the same loss the own curvature needs
     1.7 to 2.8 times fewer iterations.
 
-    Parameters
-    ----------
-    rank : r
-    entries : of X that a sweep visits
-    columns : of all blocks together
-    serves : steps that one curvature serves
-
-    Examples
-    --------
     >>> own_pays(30, 60 * 80, 60 + 80, 3), own_pays(30, 2000 * 500, 2000 + 500, 3)
     (True, False)
     """

@@ -98,19 +98,9 @@ _STEPS = 60
 def multiplier_step(F: Array, rising: Powers, falling: Powers, sums: Numbers, floor: Numbers) -> Array:
     """Minimise the majoriser over columns that sum to `sums`: compiled for NumPy arrays, in F's library elsewhere.
 
-    Parameters
-    ----------
-    F : (r, n) the block, whose columns have these sums
-    rising, falling : exponent -> (r, n), the majoriser's slope in t = h / h~ at one
-    sums : a number, or (n,)
-    floor : smallest entry
+    `rising` and `falling` map exponents to the majoriser's slope in t = h / h~ at one, (r, n). A column whose parts
+    have no root (all its observed entries are zeros) becomes uniform.
 
-    Returns
-    -------
-    stepped : (r, n); a column whose parts have no root (all its observed entries are zeros) is uniform
-
-    Examples
-    --------
     >>> F, one = np.full((2, 1), 0.5), np.ones((2, 1))
     >>> multiplier_step(F, {0.0: one}, {1.0: np.array([[3.0], [1.0]])}, 1.0, 0.0).tolist()
     [[0.75], [0.25]]

@@ -40,21 +40,10 @@ def simplex_step(
 ) -> Array:
     """Minimise the quadratic model of every column over h >= floor and sum h = sum f.
 
-    Parameters
-    ----------
-    F : (r, n) the block
-    slope : (r, n) the gradient of the model at F
-    moves : of pairs, at most; a column whose slopes agree stops before
-    gram : (r, r) the curvature, or the part of it that all columns share
-    Q : (r (r + 1) / 2, n) the part that every column has for itself, packed
-    sizes : (r, n); the curvature is diag(s) (gram + Q) diag(s)
+    Its gradient at F is `slope`; its curvature is diag(s) (gram + Q) diag(s), with `gram` (r, r) what all columns
+    share, Q (r (r + 1) / 2, n) what every column has for itself, packed, and s the `sizes` (r, n). At most so many
+    `moves` of pairs are made; a column whose slopes agree stops before.
 
-    Returns
-    -------
-    stepped : (r, n)
-
-    Examples
-    --------
     >>> F, slope = np.full((2, 1), 0.5), np.array([[-1.0], [1.0]])
     >>> simplex_step(F, slope, 0.0, 2, gram=4.0 * np.eye(2)).tolist()
     [[0.75], [0.25]]
@@ -81,20 +70,9 @@ def simplex_step_ahead(
 ) -> tuple[Array, Array]:
     """Minimise 1/2 h'Mh - N'h in every column as `simplex_step` does, and go on beyond where that stays below F's.
 
-    Parameters
-    ----------
-    F, floor, moves, gram, Q : as there, M = gram + Q
-    N : (r, n)
-    totals : what every column sums to, a number or (n,)
-    last : (r, n) what the step before found
-    momentum : how far to go on, as a fraction of the way from there
+    M = gram + Q. Columns sum to `totals`. They go on by `momentum` as a fraction of the way from `last`, what the step
+    before found. Returns what was found, and where the columns went.
 
-    Returns
-    -------
-    stepped, further : what was found, and where the columns went
-
-    Examples
-    --------
     >>> F, N = np.full((2, 1), 0.5), np.array([[3.0], [1.0]])
     >>> found = simplex_step_ahead(F, N, 0.0, 2, 1.0, F, 0.5, gram=4.0 * np.eye(2))
     >>> [part.tolist() for part in found]

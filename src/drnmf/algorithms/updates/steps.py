@@ -38,12 +38,8 @@ def weighted_sum(coefficients: Array, stack: Array) -> Array:
 def multiplicative_step(F: Array, N: Array, P: Array, coefficients: Vector, floor: Numbers) -> Array:
     """Compute max(F * (sum c_b N_b) / (sum c_b P_b), floor), entry by entry; entries without a slope stay.
 
-    Parameters
-    ----------
-    F : (r, n); N, P : (p, r, n), or (1, r, n) where they are weighted already
+    N and P are (p, r, n), or (1, r, n) where they are weighted already.
 
-    Examples
-    --------
     >>> F, ones = np.full((1, 1), 2.0), np.ones((1, 1, 1))
     >>> multiplicative_step(F, 3 * ones, 2 * ones, np.ones(1), 0.0)
     array([[3.]])
@@ -95,8 +91,6 @@ def quadratic_step(
     curvature of beta-divergences, or by `scale`, a number or one for every column, where that is given. A column whose
     curvature is not usable (zero, or beyond the range of the dtype) takes the multiplicative step.
 
-    Examples
-    --------
     >>> one = np.ones((1, 1))
     >>> quadratic_step(2 * one, 3 * one, 2 * one, one, 0.0, 1)  # slope -1, curvature 1 scaled to P / F
     array([[3.]])
@@ -201,18 +195,9 @@ def correlated_step(
 ) -> Array:
     """Minimise the quadratic model of every column whose curvature is D C D, D diagonal with D C D f = P.
 
-    Parameters
-    ----------
-    F, N, P : (r, n), or (runs, r, n) of several runs
-    correlation : C, (r, r) with a diagonal of ones, or one for every run
-    sizes : (r, n) D f; None finds it
+    C is one `correlation` or one for every run, D f the `sizes`, found where None. A column whose model is not usable
+    takes the multiplicative step.
 
-    Returns
-    -------
-    stepped : (r, n); a column whose model is not usable takes the multiplicative step.
-
-    Examples
-    --------
     >>> correlated_step(2 * np.ones((1, 1)), 3 * np.ones((1, 1)), 2 * np.ones((1, 1)), np.ones((1, 1)), 0.0, 1)
     array([[3.]])
     """

@@ -11,14 +11,7 @@ import numpy as np
 from drnmf.algorithms.initialize import random_start
 from drnmf.apps.audio.evaluation import RISE, TIME_TOLERANCE, Hearing, listen, recording_onsets
 from drnmf.apps.paper import datasets, paper
-from drnmf.apps.paper.experiment import (
-    Experiment,
-    Row,
-    algorithm_line,
-    markdown,
-    show,
-    write_csv,
-)
+from drnmf.apps.paper.experiment import Experiment, Row, algorithm_line, markdown, show, write_csv
 from drnmf.apps.paper.fits import Comparison, Facts, Fit, Options, Plan, Results, Saved, Start, Unit, references
 from drnmf.backends.open import open_data
 from drnmf.numerics import Array, Vector

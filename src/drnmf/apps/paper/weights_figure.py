@@ -8,15 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from drnmf.apps.paper import paper
-from drnmf.apps.paper.experiment import (
-    Experiment,
-    Row,
-    algorithm_line,
-    markdown,
-    number,
-    show,
-    write_csv,
-)
+from drnmf.apps.paper.experiment import Experiment, Row, algorithm_line, markdown, number, show, write_csv
 from drnmf.apps.paper.fits import (
     OURS,
     PAPER,

@@ -31,23 +31,10 @@ LANGUAGES = ("english", *_LISTS)
 
 
 def stop_words_of(choice: str) -> list[str] | None:
-    """Find the words to leave out.
+    """Find the words to leave out: those of a language of `LANGUAGES`, or of a text file with a word per line.
 
-    Parameters
-    ----------
-    choice : a language of `LANGUAGES`, "none", or a text file with a word per line
+    "none" keeps every word; anything else is refused.
 
-    Returns
-    -------
-    words : list of str, lower case; None keeps every word
-
-    Raises
-    ------
-    ValueError
-        Where it is none of these.
-
-    Examples
-    --------
     >>> "und" in stop_words_of("german"), stop_words_of("none")
     (True, None)
     """
@@ -72,24 +59,17 @@ _WITH_A_LETTER = r"(?u)\b(?=\w*[^\W\d_])\w\w+\b"
 
 @dataclass(frozen=True)
 class Corpus:
-    """X (documents x words, CSR), the words of its columns, the documents of its rows.
+    """X (documents x words, CSR), the words of its columns, the documents of its rows."""
 
-    Attributes
-    ----------
-    X, vocabulary, names : the counts, the words of the columns, the names of the documents
-    kept : the places in the input of the documents that have words; the others are named in `empty`
-    labels : a class per row of X, or None
-    idf : the weights of the words where X is weighed by tf-idf, else None
-    """
-
+    # X, vocabulary, names: the counts, the words of the columns, the names of the documents
     X: Entries
     vocabulary: tuple[str, ...]
     names: tuple[str, ...]
-    kept: NDArray[np.int64]
+    kept: NDArray[np.int64]  # the places in the input of the documents that have words; the others are named in `empty`
     empty: tuple[str, ...] = ()
-    labels: tuple[str, ...] | None = None
+    labels: tuple[str, ...] | None = None  # a class per row of X, or None
     notes: tuple[str, ...] = ()
-    idf: Vector | None = None
+    idf: Vector | None = None  # the weights of the words where X is weighed by tf-idf, else None
 
     def with_labels(self, labels: Sequence[str]) -> Corpus:
         """Return the corpus with a class for every document of the input, empty ones included."""
@@ -169,22 +149,7 @@ def count_words(
 
 
 def count_known_words(documents: Documents, vocabulary: Sequence[str], idf: Vector | None = None) -> Corpus:
-    """Count the words of new documents in the columns of an earlier corpus.
-
-    Parameters
-    ----------
-    documents : what `read_documents` returned
-    vocabulary, idf : of the earlier corpus
-
-    Returns
-    -------
-    corpus : Corpus, with the same columns
-
-    Raises
-    ------
-    ValueError
-        Where no document has a word of the vocabulary.
-    """
+    """Count the words of new documents in the columns of an earlier corpus; one document at least must have one."""
     counter = CountVectorizer(vocabulary=list(vocabulary), token_pattern=_WORDS)
     X = sp.csr_array(counter.transform(documents.texts), dtype=np.float64)
     if idf is not None:
@@ -193,18 +158,7 @@ def count_known_words(documents: Documents, vocabulary: Sequence[str], idf: Vect
 
 
 def corpus_from_matrix(X: Entries, vocabulary: Sequence[str], names: Sequence[str] | None = None) -> Corpus:
-    """Make a corpus from counts and the words of the columns.
-
-    Parameters
-    ----------
-    X : (documents, words), dense or sparse, nonnegative
-    vocabulary : the words of the columns
-    names : the names of the documents; None numbers them from 1
-
-    Returns
-    -------
-    corpus : Corpus
-    """
+    """Make a corpus from counts and the words of the columns; documents without names are numbered from 1."""
     check_structure(X)
     X = sp.csr_array(X) if sp.issparse(X) else np.atleast_2d(np.asarray(X))
     if X.shape[1] != len(vocabulary):

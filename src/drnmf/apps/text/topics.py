@@ -78,16 +78,7 @@ class Scores:
 
 
 def score(labels: ArrayLike, clusters: ArrayLike) -> Scores:
-    """Compute accuracy, NMI and ARI of one clustering.
-
-    Parameters
-    ----------
-    labels, clusters : (documents,), the class and the cluster of every document
-
-    Returns
-    -------
-    scores : Scores
-    """
+    """Compute accuracy, NMI and ARI of one clustering, from the class and the cluster of every document."""
     return Scores(
         clustering_accuracy(labels, clusters),
         float(normalized_mutual_info_score(labels, clusters)),

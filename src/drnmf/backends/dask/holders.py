@@ -138,7 +138,7 @@ def hold(X: Entries, dtype: object) -> tuple[InMemory | None, Summary]:
     """A block, or what reads one, kept in memory, and its summary; nothing is kept of a block that cannot be used."""
     X = X.read() if isinstance(X, OutOfCore) else usable(X, dtype)
     if X.ndim != 2 or not is_sound(X, gaps=True):
-        return None, _refused(X)
+        return None, Summary(X.shape, np.nan, 0, 0, 0, first_bad_entry(X, gaps=True) if X.ndim == 2 else None)
     holder = InMemory(X)
     return holder, _summary(X, holder)
 
@@ -146,11 +146,6 @@ def hold(X: Entries, dtype: object) -> tuple[InMemory | None, Summary]:
 def look(holder: OutOfCore) -> Summary:
     """The summary of a block that is read for it and let go."""
     return hold(holder, holder.dtype)[1]
-
-
-def _refused(X: Entries) -> Summary:
-    bad = first_bad_entry(X, gaps=True) if X.ndim == 2 else None
-    return Summary(X.shape, np.nan, 0, 0, 0, bad)
 
 
 def _summary(X: Entries, holder: InMemory) -> Summary:

@@ -40,14 +40,11 @@ def reopened(data: Data, X: Grid, mean: float | None = None) -> Data:
 
 
 def open_data(X: Grid, backend: str | None = None, mean: float | None = None) -> Data:
-    """Put X behind the protocol of the backends, without a copy if possible.
+    """Put checked X of float32 or float64 behind the protocol of the backends, without a copy if possible.
 
-    Parameters
-    ----------
-    X : array or SciPy sparse matrix of float32 or float64, checked (see `inputs.check`)
-    backend : "numpy" (the oracle) or "native" (the compiled extension); None takes the environment variable
-        DRNMF_BACKEND, else the compiled extension where it was built, else NumPy
-    mean : the scale that floors refer to, where it is not X's own (new rows under an old model)
+    The backend is "numpy" (the oracle) or "native" (the compiled extension); None takes the environment variable
+    DRNMF_BACKEND, else the compiled extension where it was built, else NumPy. `mean` is the scale that floors refer to,
+    where it is not X's own (new rows under an old model).
     """
     name = backend or chosen_backend()
     if name not in BACKENDS:

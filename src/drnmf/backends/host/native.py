@@ -189,17 +189,11 @@ class Descent:
     """Whole iterations of coordinate descent under beta = 2 alone, one call each (`_core.Descent`).
 
     A small X is swept in a few microseconds, and four calls with their questions would take ten times that.
-
-    Attributes
-    ----------
-    core : holds the blocks, their last points and the arrays of the sweeps, and writes over all of them
-    at : the sweep for H, whose arrays those of every further one are
-    losses : where the loss of an iteration is written
     """
 
-    core: _core.Descent
-    at: Sweep
-    losses: Vector
+    core: _core.Descent  # holds the blocks, their last points and the arrays of the sweeps, and writes over all of them
+    at: Sweep  # the sweep for H, whose arrays those of every further one are
+    losses: Vector  # where the loss of an iteration is written
 
     def iterate(self, passes: int, momenta: Sequence[float]) -> Sweep:
         """Step H and W, each by so many passes and extrapolated, and sweep for H."""
@@ -272,17 +266,9 @@ class NativeDense(DenseMatrix):
         return type(loss) in KERNELS
 
     def sweep_parts(self, W: Array, H: Array, ask: Ask, parts: Ranges) -> Sweep:
-        """Sweep parts that are side by side, each of which answers for itself, in one pass.
+        """Sweep parts that are side by side, each of which answers for itself, in one pass: one loss, no weights.
 
-        Parameters
-        ----------
-        W, H : (m, r) and (r, n)
-        ask : one loss, its parts separate; no weights
-        parts : which
-
-        Returns
-        -------
-        sweep : losses (p,); of parts of rows N and P (p, r, n) and gram (p, r, r). Q of all under the coefficients
+        The losses are (p,), N and P of parts of rows (p, r, n), gram (p, r, r), and Q of all under the coefficients.
         """
         p, of_rows = len(parts.squared_norms), 1 if parts.across else len(parts.squared_norms)
         made = _Pass.of(self, W, H, ask, self.scale, of_rows)._replace(losses=np.full(p, np.nan))

@@ -205,11 +205,8 @@ def _run(X: Tensor, other: Tensor, own: Tensor, call: Call) -> Found:
 def sweep_runs(X: Tensor, other: Tensor, own: Tensor, call: Call) -> Found:
     """Losses (runs, p) float64, N and P (runs, slots, r, O) of several runs, at V = other' own for each.
 
-    Parameters
-    ----------
-    X : (runs, L, O), or (1, L, O) where all runs see the same
-    other, own : (runs, r, L) and (runs, r, O), contiguous
-    call : with weights (runs, p), or none
+    X is (runs, L, O), or (1, L, O) where all runs see the same; other (runs, r, L) and own (runs, r, O) are contiguous;
+    the call has weights (runs, p), or none.
     """
     launch = _launch(X, other, own, call)
     dense_sweep[launch.grid](*launch.arguments, **launch.options)

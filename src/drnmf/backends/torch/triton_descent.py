@@ -48,11 +48,8 @@ def descent(F, target, G, out, n, r, passes, R: tl.constexpr, B: tl.constexpr):
 def descend(F: torch.Tensor, target: torch.Tensor, gram: Any, floor: Any, passes: int) -> torch.Tensor:
     """Take passes of coordinate descent from F (r, n) on one curvature for all columns (`updates.steps.shared_step`).
 
-    Parameters
-    ----------
-    F, target : (r, n), or (runs, r, n) of several runs
-    floor : a number, or one for every run, (runs, 1, 1)
-    gram : (r, r), or one for every run; a NumPy array or a tensor on the device of F
+    F and target may be (runs, r, n); floor and gram are then one, or one for every run. gram is a NumPy array, or a
+    tensor on the device of F.
     """
     (r, n), columns, runs = F.shape[-2:], 32, F.shape[:-2].numel()
     R = max(2, triton.next_power_of_2(r))

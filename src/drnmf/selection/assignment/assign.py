@@ -156,14 +156,7 @@ def encoded(encoder: Encoder, problem: Problem) -> Array:
 
 
 def assigned(encoder: Encoder, problem: Problem, dense: Array) -> Assignment:
-    """Assign components to rows whose contributions of all of them are there already.
-
-    Parameters
-    ----------
-    encoder : the components and losses, in the units of the caller
-    problem : X on a host
-    dense : (m, r), contributions of all components
-    """
+    """Assign components to rows of X on a host whose contributions of all of them are there already (`dense`)."""
     supports = supports_of(encoder, problem, dense)
     W, likelihood = supports.assigned(dense)
     return Assignment(
@@ -174,16 +167,7 @@ def assigned(encoder: Encoder, problem: Problem, dense: Array) -> Assignment:
 def assigned_in_time(supports: Supports, dense: Array, out_of_time: Callable[[], bool]) -> tuple[Array, int]:
     """Assign components to rows, a block at a time, as long as there is time.
 
-    Parameters
-    ----------
-    supports : what assigns them
-    dense : (m, r), contributions of all components
-    out_of_time : asked before every block
-
-    Returns
-    -------
-    W : (m, r), dense where there was no time
-    left : how many rows that are
+    Returns W (m, r), dense where there was no time, and how many rows that are.
     """
     (m, n), W = supports.given.X.shape, dense.copy()
     step = max(LEAST_ROWS, PART // n)
@@ -196,21 +180,11 @@ def assigned_in_time(supports: Supports, dense: Array, out_of_time: Callable[[],
 
 
 def within_supports(encoder: Encoder, problem: Problem, W: Array) -> tuple[Vector, Vector]:
-    """Fit components again to the rows that have them: where contributions are zero they stay so.
+    """Fit components again to the rows that have them: where contributions W are zero they stay so.
 
     Dense contributions mix components with what little of others they lend to every row, so that flat components come
-    out too steep. Once only: assigned again and again the rare ones are lost.
-
-    Parameters
-    ----------
-    encoder : the components and losses, in the units of the caller
-    problem : X on a host
-    W : (m, r), contributions with real zeros
-
-    Returns
-    -------
-    components : (r, n), rows sum to one; those that no row has stay as they are
-    W : (m, r), contributions of these
+    out too steep. Once only: assigned again and again the rare ones are lost. Rows of the components sum to one; those
+    that no row of X has stay as they are.
     """
     rows, columns = (one.entries(one.given, encoder.objective.mean) for one in (problem, problem.turned))
     had = W.sum(axis=1) > 0
@@ -230,21 +204,12 @@ def within_supports(encoder: Encoder, problem: Problem, W: Array) -> tuple[Vecto
 
 
 def settled(supports: Supports, W: Array, out_of_time: Callable[[], bool]) -> Array:
-    """Drop what rows have only because their components are not known exactly.
+    """Drop from contributions W what rows have only because their components are not known exactly.
 
     The error of a component is no noise of a row: it comes again in every row that has the component, and others are
     bought to mend it. So components may move while more and more are dropped, and stand where they were in the end: a
-    second fit would mend common ones further, and lose those that few rows have.
-
-    Parameters
-    ----------
-    supports : what assigns components to rows
-    W : (m, r), contributions with zeros, which stay
-    out_of_time : asked before every block of rows
-
-    Returns
-    -------
-    W : (m, r), of the components as they are; one that no row would have stays in the rows that had it at first
+    second fit would mend common ones further, and lose those that few rows have. A component that no row would have
+    stays in the rows that had it at first.
     """
     moving, first, left = supports, W, 0
     for turn in range(TURNS):

@@ -48,32 +48,21 @@ ENTRIES, LEAST_ROWS = 40_000, 50
 
 @dataclass(frozen=True)
 class Judged:
-    """A noise with its parameter.
+    """A noise with its parameter."""
 
-    Attributes
-    ----------
-    noise : how entries scatter
-    parameter : phi, the size or the standard deviation; NaN where nothing is free
-    """
-
-    noise: Noise
-    parameter: float = math.nan
+    noise: Noise  # how entries scatter
+    parameter: float = math.nan  # phi, the size or the standard deviation; NaN where nothing is free
 
 
 @dataclass(frozen=True)
 class Seen:
-    """Entries of X, what a fit says of them, and their weights, one number for each.
+    """Entries of X, what a fit says of them, and their weights, one number for each."""
 
-    Attributes
-    ----------
-    x, mu, weight : values, means and weights
-    free : numbers that the fit was free to choose for them
-    """
-
+    # x, mu, weight: values, means and weights
     x: Vector
     mu: Vector
     weight: Vector
-    free: int
+    free: int  # numbers that the fit was free to choose for them
 
     @classmethod
     def of(cls, given: Received, W: Any, H: Any) -> Seen:
@@ -127,18 +116,11 @@ def _likelihood(judged: Judged, seen: Seen, grid: Grid) -> float:
 
 @dataclass(frozen=True)
 class KnownComponents:
-    """Components that are known, and what finds contributions of them.
+    """Components that are known, and what finds contributions of them."""
 
-    Attributes
-    ----------
-    problem : some rows of X
-    encoder : under any loss
-    seed : of what is held out
-    """
-
-    problem: Problem
-    encoder: Encoder
-    seed: int = 0
+    problem: Problem  # some rows of X
+    encoder: Encoder  # under any loss
+    seed: int = 0  # of what is held out
 
     @classmethod
     def some(cls, problem: Problem, encoder: Encoder, seed: int) -> KnownComponents:

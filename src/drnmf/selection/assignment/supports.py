@@ -59,34 +59,20 @@ BLOCK = 1 << 21
 
 @dataclass(frozen=True)
 class Supports:
-    """Rows of X, their components, and how likely contributions make them.
+    """Rows of X, their components, and how likely contributions make them."""
 
-    Attributes
-    ----------
-    problem : X on a host, whose rows they are
-    given : the rows
-    encoder : what fits contributions, in the units of the caller
-    noise, parameter, grid : what makes entries likely; the parameter is that of the noise
-    """
-
-    problem: Problem
-    given: Received
-    encoder: Encoder
+    problem: Problem  # X on a host, whose rows they are
+    given: Received  # the rows
+    encoder: Encoder  # what fits contributions, in the units of the caller
+    # noise, parameter, grid: what makes entries likely; the parameter is that of the noise
     noise: Noise
     parameter: float
     grid: Grid
 
     def assigned(self, dense: Array) -> tuple[Array, Vector]:
-        """Find contributions with real zeros.
+        """Find contributions with real zeros, and the log-likelihood of every row.
 
-        Parameters
-        ----------
-        dense : (m, r), contributions of all components, fitted to their end
-
-        Returns
-        -------
-        W : (m, r); that of rows of which nothing is observed stays as it is
-        likelihoods : (m,), log-likelihood of every row
+        `dense` are those of all components, fitted to their end. Rows of which nothing is observed stay as they are.
         """
         W = np.where(dense > LITTLE * dense.max(axis=1, keepdims=True), dense, 0.0).astype(np.float64)
         W[self._empty] = 0.0

@@ -40,18 +40,13 @@ SMALL = 0.01
 
 @dataclass(frozen=True)
 class HalfWidths:
-    """An interval before it is widened, on the scale of square roots.
+    """An interval before it is widened, on the scale of square roots."""
 
-    Attributes
-    ----------
-    middle, below, above : the median of the draws, and how far the ends are from it
-    estimate : what the interval holds in any case
-    """
-
+    # middle, below, above: the median of the draws, and how far the ends are from it
     middle: Vector
     below: Vector
     above: Vector
-    estimate: Vector
+    estimate: Vector  # what the interval holds in any case
 
     @classmethod
     def of(cls, estimate: Vector, draws: Vector, level: float) -> HalfWidths:
@@ -83,28 +78,15 @@ class HalfWidths:
 
 @dataclass(frozen=True)
 class Widening:
-    """What the second level says.
+    """What the second level says."""
 
-    Attributes
-    ----------
-    factor : on the half-widths
-    coverage : of intervals widened by the factor of the other truths, mean over the truths
-    """
-
-    factor: float
-    coverage: float
+    factor: float  # on the half-widths
+    coverage: float  # of intervals widened by the factor of the other truths, mean over the truths
 
 
 def widening(needed: list[Vector], level: float) -> Widening:
-    """Choose the factor with which the level is covered.
+    """Choose the factor with which the level is covered, by the factors that the entries of every truth need.
 
-    Parameters
-    ----------
-    needed : for every truth, the factors that its entries need
-    level : what is to be covered
-
-    Examples
-    --------
     >>> found = widening([np.linspace(0.01, 2.0, 200)] * 4, 0.9)
     >>> round(found.factor, 2), round(found.coverage, 2)
     (1.8, 0.9)
@@ -218,47 +200,24 @@ def percent(share: float) -> str:
     return f"{100.0 * share:.0f} %"
 
 
-def forever() -> float:
-    """No limit on the time."""
-    return math.inf
-
-
 @dataclass(frozen=True)
 class Draws:
-    """What is asked of the draws.
+    """What is asked of the draws."""
 
-    Attributes
-    ----------
-    level : what intervals are to cover
-    draws, truths : how many to make, and how many of them are truths of the second level
-    seed : of all of them
-    known : whether the weights of X are those of uncertainties
-    left : seconds that may still be taken
-    tell : called with a share of the work and words on it
-    """
-
-    level: float = 0.9
+    level: float = 0.9  # what intervals are to cover
+    # draws, truths: how many to make, and how many of them are truths of the second level
     draws: int = DRAWS
     truths: int = TRUTHS
-    seed: int = 0
-    known: bool = False
-    left: Callable[[], float] = forever
-    tell: Callable[[float, str], None] = lambda share, detail: None
+    seed: int = 0  # of all of them
+    known: bool = False  # whether the weights of X are those of uncertainties
+    left: Callable[[], float] = lambda: math.inf  # seconds that may still be taken
+    tell: Callable[[float, str], None] = lambda share, detail: None  # called with a share of the work and words on it
 
 
 def error_bars(refits: Refits, start: Start, ask: Draws) -> Intervals | None:
-    """Draw X again from the fit and its noise, fit each draw from where the fit ended, and find intervals.
+    """Draw X again from the fit and its noise, fit each draw from W and H near a fit of X, and find intervals.
 
-    Parameters
-    ----------
-    refits : how X and draws of it are fitted
-    start : W and H near a fit of X
-    ask : how many draws, what they are to cover, and how long it may take
-
-    Returns
-    -------
-    Intervals
-        None where there was no time for 40 draws.
+    None where there was no time for 40 draws.
     """
     _, weight = entries_of(refits.given)
     fit = refits.fit(refits.given.X, start)
@@ -298,21 +257,13 @@ def affordable(draws: int, truths: int, fits: int) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class Level:
-    """A fit, its noise, and draws from both.
+    """A fit, its noise, and draws from both."""
 
-    Attributes
-    ----------
-    refits : how draws are fitted
-    fit : W and H
-    scatter : the noise
-    seed : of the draws
-    ratio : phi over what the entries say without a correction; None where phi is not read off them
-    """
-
-    refits: Refits
-    fit: Start
-    scatter: Scatter
-    seed: int
+    refits: Refits  # how draws are fitted
+    fit: Start  # W and H
+    scatter: Scatter  # the noise
+    seed: int  # of the draws
+    # phi over what the entries say without a correction; None where phi is not read off them
     ratio: float | None = None
 
     @cached_property

@@ -41,26 +41,18 @@ IN_A_LIST = 8
 
 @dataclass(frozen=True)
 class Refits:
-    """How X, and what is drawn in its place, is fitted from a start.
+    """How X, and what is drawn in its place, is fitted from a start."""
 
-    Attributes
-    ----------
-    problem : X, of which nothing is asked yet
-    runner : how fits are made; its weights are those below
-    parameters : penalties, constraints and steps of the fit; its rank is that of the start
-    omega, references, weights : the losses, what each is divided by, and lambda, which stays
-    factors : what the rows of X are multiplied by while they are fitted, None where they are kept
-    jobs : fits at a time
-    """
-
-    problem: Problem
-    runner: Runner
-    parameters: Parameters
+    problem: Problem  # X, of which nothing is asked yet
+    runner: Runner  # how fits are made; its weights are those below
+    parameters: Parameters  # penalties, constraints and steps of the fit; its rank is that of the start
+    # omega, references, weights: the losses, what each is divided by, and lambda, which stays
     omega: Omega
     references: Vector
     weights: Vector
+    # what the rows of X are multiplied by while they are fitted, None where they are kept
     factors: Vector | None = None
-    jobs: int = 1
+    jobs: int = 1  # fits at a time
 
     @property
     def given(self) -> Received:

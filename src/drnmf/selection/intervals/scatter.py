@@ -37,26 +37,15 @@ _TINY = np.finfo(np.float64).tiny
 
 @dataclass(frozen=True)
 class Scatter:
-    """The noise of X.
+    """The noise of X."""
 
-    Attributes
-    ----------
-    loss : whose curvature is one over the variance, but for phi
-    grid : the values that entries can take
-    phi : the dispersion
-    sd : (m, n), known standard deviations; None where phi says it
-    precision : (m, n), what variances are divided by; None is one
-    counts : whether phi is the unit of the grid unless the entries disprove it
-    signed : whether X holds negative readings, so that none is cut off
-    """
-
-    loss: Loss
-    grid: Grid
-    phi: float = 1.0
-    sd: Vector | None = None
-    precision: Vector | None = None
-    counts: bool = False
-    signed: bool = False
+    loss: Loss  # whose curvature is one over the variance, but for phi
+    grid: Grid  # the values that entries can take
+    phi: float = 1.0  # the dispersion
+    sd: Vector | None = None  # (m, n), known standard deviations; None where phi says it
+    precision: Vector | None = None  # (m, n), what variances are divided by; None is one
+    counts: bool = False  # whether phi is the unit of the grid unless the entries disprove it
+    signed: bool = False  # whether X holds negative readings, so that none is cut off
 
     @property
     def free(self) -> bool:
@@ -176,14 +165,10 @@ def like(given: Received, drawn: Vector) -> Any:
 
 
 def scatter_of(given: Received, omega: Omega, V: Vector, known: bool) -> Scatter:
-    """Read the noise off X at a fit, phi without a correction.
+    """Read the noise off X at a fit V (m, n), phi without a correction.
 
-    Parameters
-    ----------
-    given : X and the weights of its entries
-    omega : the losses of the fit; of several the one whose variance suits the entries best
-    V : (m, n), the fit
-    known : whether the weights are those of uncertainties
+    Of several losses the one whose variance suits the entries best says what is expected; `known` are the weights where
+    they are those of uncertainties.
     """
     X, weight = entries_of(given)
     seen, facts = weight > 0, facts_of(counted(given))
@@ -215,8 +200,6 @@ def corrected(scatter: Scatter, again: Sequence[float]) -> Scatter:
 
     Of counts `again` are those of draws with the unit as phi, which stays unless it is disproved.
 
-    Examples
-    --------
     >>> from drnmf.losses.beta import Beta
     >>> corrected(Scatter(Beta(2.0), Grid(), phi=2.0), [1.5, 1.7]).phi
     2.5

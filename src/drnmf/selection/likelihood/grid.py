@@ -31,17 +31,11 @@ looked at, and no fewer entries than that."""
 
 @dataclass(frozen=True)
 class Grid:
-    """Where the entries of X lie.
+    """Where the entries of X lie."""
 
-    Attributes
-    ----------
-    unit : u where they are 0, u, 2u, ...; None where there is no such u
-    top : the value at which larger readings were clipped, None where there is none
-    delta : without a unit, what zero means: "below delta", the smallest positive entry; None where X has no zeros
-    """
-
-    unit: float | None = None
-    top: float | None = None
+    unit: float | None = None  # u where they are 0, u, 2u, ...; None where there is no such u
+    top: float | None = None  # the value at which larger readings were clipped, None where there is none
+    # without a unit, what zero means: "below delta", the smallest positive entry; None where X has no zeros
     delta: float | None = None
 
 

@@ -106,8 +106,6 @@ class NegativeBinomialNoise:
 class DispersedNoise:
     """Variance phi mu^(2 - beta), beta other than 2; phi is free.
 
-    Examples
-    --------
     >>> x, grid = np.arange(60.0), Grid(1.0)
     >>> round(float(np.exp(DispersedNoise(1.5).log_mass(x, np.full(60, 3.0), grid)(0.7)).sum()), 6)
     1.0
@@ -186,28 +184,20 @@ class KnownNoise:
     """A normal distribution whose sd is known for every entry, up to a factor of at least one that all share.
 
     Uncertainties are often too small: they hold the error of the instrument, and not what no component explains.
-
-    Attributes
-    ----------
-    sd : of every entry about the fit
-    base_sd : of every entry about what row and column sums predict; empty where nobody asks
     """
 
-    sd: Vector
+    sd: Vector  # of every entry about the fit
+    # of every entry about what row and column sums predict; empty where nobody asks
     base_sd: Vector = field(default_factory=lambda: np.empty(0))
     name = "Fro"
 
     @classmethod
     def of(cls, sd: Vector, wider: Vector, x: Vector, base: Vector) -> KnownNoise:
-        """Widen what is known by as much as row and column sums are off in the mean.
+        """Widen what is known, sd, by as much as row and column sums (`base`) are off in the mean.
 
         They predict entries worse than uncertainties say. Without this p_0 bounds nothing: entries that a fit misses by
-        many sd cost whatever they like, and a handful of them rules all scores.
-
-        Parameters
-        ----------
-        sd, wider : what is known of the entries, and how far they are from what a fit predicts
-        x, base : the entries, and what row and column sums predict
+        many sd cost whatever they like, and a handful of them rules all scores. `wider` is how far entries are from a
+        fit.
         """
         off = float(np.mean(((x - base) / sd) ** 2)) if x.size else 1.0
         return cls(wider, sd * math.sqrt(max(off, 1.0)))

@@ -38,22 +38,13 @@ _BEYOND = 1.05
 
 @dataclass(frozen=True)
 class Partition:
-    """Z of a beta-divergence, in units of the grid (or any unit, where there is none).
+    """Z of a beta-divergence, in units of the grid (or any unit, where there is none)."""
 
-    Attributes
-    ----------
-    beta : other than 2
-    mu : the means at which it is asked for
-    whole : whether entries lie on the grid 0, 1, 2, ...
-    top : the value at which readings were clipped
-    delta : without a grid, below what an entry is zero
-    """
-
-    beta: float
-    mu: Vector
-    whole: bool
-    top: float | None = None
-    delta: float | None = None
+    beta: float  # other than 2
+    mu: Vector  # the means at which it is asked for
+    whole: bool  # whether entries lie on the grid 0, 1, 2, ...
+    top: float | None = None  # the value at which readings were clipped
+    delta: float | None = None  # without a grid, below what an entry is zero
 
     @property
     def zero(self) -> float:

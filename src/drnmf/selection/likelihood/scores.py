@@ -49,43 +49,31 @@ _PRECISION = 0.02
 
 @dataclass(frozen=True)
 class HeldEntries:
-    """Entries that a fit has not seen, one number for each.
+    """Entries that a fit has not seen, one number for each."""
 
-    Attributes
-    ----------
-    x, mu, base : values, what the fit predicts (base before any), and what row and column sums predict
-    weight : how often each counts
-    rows, columns : where they are
-    half : bool, which half scores with the parameter of the other
-    """
-
+    # x, mu, base: values, what the fit predicts (base before any), and what row and column sums predict
     x: Vector
     mu: Vector
     base: Vector
-    weight: Vector
+    weight: Vector  # how often each counts
+    # rows, columns: where they are
     rows: Index
     columns: Index
-    half: Chosen
+    half: Chosen  # bool, which half scores with the parameter of the other
 
 
 @dataclass(frozen=True)
 class Scores:
-    """Sums of weighted log-masses over rows and over columns of X, and of the weights.
+    """Sums of weighted log-masses over rows and over columns of X, and of the weights."""
 
-    Attributes
-    ----------
-    rows, columns : (m,) and (n,), of the log-masses
-    row_weights, column_weights : (m,) and (n,)
-    parameter : of the noise, the geometric mean of both halves; NaN where nothing was free
-    factor : where uncertainties are known, how much farther entries scatter; else NaN
-    """
-
+    # rows, columns: (m,) and (n,), of the log-masses
     rows: Vector
     columns: Vector
+    # row_weights, column_weights: (m,) and (n,)
     row_weights: Vector
     column_weights: Vector
-    parameter: float = math.nan
-    factor: float = math.nan
+    parameter: float = math.nan  # of the noise, the geometric mean of both halves; NaN where nothing was free
+    factor: float = math.nan  # where uncertainties are known, how much farther entries scatter; else NaN
 
     @property
     def mean(self) -> float:
@@ -99,14 +87,9 @@ def base_means(
     """Return what sums of training entries predict for an entry, per training entry: R'_i C'_j S / (S_R S_C).
 
     R' = R + u, C' = C + u, so that nothing is predicted as zero, and S_R, S_C are their sums: the sum of all stays S.
-    Of sparse counts a row holds few units, and one more in each would predict half as much again.
-
-    Parameters
-    ----------
-    rows, columns : R and C, sums of the training entries
-    counts : how many training entries (or how much weight) each row and column has
-    used : which rows and columns are not all zero
-    least : u, or the smallest positive entry
+    Of sparse counts a row holds few units, and one more in each would predict half as much again. So u is `least`, or
+    the smallest positive entry; `counts` says how many training entries (or how much weight) each row and column has,
+    `used` which of them are not all zero.
     """
     heights, widths = (np.where(some, sums + least, 0.0) for sums, some in zip((rows, columns), used, strict=True))
     level = max(float(counts[0].sum()), 1.0) * max(float(rows.sum()), least)
@@ -182,16 +165,11 @@ def likely_parameters(mixed: LogMass, weights: Sequence[Vector], bounds: tuple[f
 
 @dataclass(frozen=True)
 class Compared:
-    """Candidates by their scores.
+    """Candidates by their scores."""
 
-    Attributes
-    ----------
-    best : index of the largest mean log-mass
-    differences, errors : (k,), how much worse than the best each is, per entry, and the standard error of that paired
-        difference
-    """
-
-    best: int
+    best: int  # index of the largest mean log-mass
+    # differences, errors: (k,), how much worse than the best each is, per entry, and the standard error of that paired
+    # difference
     differences: Vector
     errors: Vector
 
@@ -204,8 +182,6 @@ class Compared:
 def compare(scores: Sequence[Scores]) -> Compared:
     """Compare candidates whose scores are of the same entries.
 
-    Examples
-    --------
     >>> from dataclasses import replace
     >>> flat = Scores(np.zeros(4), np.zeros(4), np.ones(4), np.ones(4))
     >>> found = compare([replace(flat, rows=np.full(4, -0.5), columns=np.full(4, -0.5)), flat])

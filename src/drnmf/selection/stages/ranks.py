@@ -87,14 +87,8 @@ def ranks_above(best: int, ranks: Sequence[int]) -> list[int]:
 def with_most_stable(found: Mapping[int, Vector], first: int, threshold: float) -> int:
     """Choose the rank of which most components are stable, the smallest of those.
 
-    More components than predict best must not spoil the others: where their stable ones come again worse, taken
-    together (`Tried.merit`), than those of the rank that predicts best, what came in addition is half of another.
-
-    Parameters
-    ----------
-    found : stability of the components of every rank
-    first : the rank that predicts best
-    threshold : stability that a component needs
+    More components than predict best (`first`) must not spoil the others: where their stable ones come again worse,
+    taken together (`Tried.merit`), than those of the rank that predicts best, what came in addition is half of another.
     """
     stable = {rank: Tried(rank, None, values[values >= threshold]) for rank, values in found.items()}
     least = stable[first].merit if first in stable else -math.inf
@@ -106,14 +100,8 @@ def to_try(ranks: Sequence[int], tried: Mapping[int, Tried], how: str = LADDER) 
     """Yield the ranks to try, one after another: those of a ladder, then the middles of the gaps next to the best.
 
     And next to those that are within one standard error of it, up to twice as large: a rank between two that predict
-    nearly as well may predict best of all.
-
-    Parameters
-    ----------
-    ranks : what may be tried
-    tried : what was found, by rank: the caller adds each rank before it asks for the next; a search with some ranks
-        in it is taken up again
-    how : ALL, UPWARDS, LADDER or COARSE
+    nearly as well may predict best of all. The caller adds each rank to `tried` before it asks for the next; a search
+    with some ranks in it is taken up again.
     """
     waiting = sorted(ranks) if how in (ALL, UPWARDS) else ladder(ranks)
     while waiting:

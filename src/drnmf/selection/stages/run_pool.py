@@ -51,42 +51,24 @@ end higher where there are many components, and would say that fewer predict bet
 
 @dataclass(frozen=True)
 class Study:
-    """X opened once, and how every run is fitted to it: masked and redrawn X are problems that derive from it.
+    """X opened once, and how every run is fitted to it: masked and redrawn X are problems that derive from it."""
 
-    Attributes
-    ----------
-    problem : X, of which nothing is asked yet
-    model : what all runs share; rank, seed and time are each run's own
-    runner : how they are made
-    facts : what is known of the entries of X
-    losses : Omega, or an Interval
-    resample : what each run sees, None for X itself
-    factors : what the rows of X are multiplied by while components are sought, None where they are kept
-    fraction : part of the entries that runs which judge a rank do not see
-    batch : how many runs to make at once, on a GPU; one elsewhere
-    sided : whether runs are compared with others that belong to one side of X, so that none may be turned
-    """
-
-    problem: Problem
-    model: Parameters
-    runner: Runner
-    facts: Facts
-    losses: Omega | Interval = ()
-    resample: str | None = None
+    problem: Problem  # X, of which nothing is asked yet
+    model: Parameters  # what all runs share; rank, seed and time are each run's own
+    runner: Runner  # how they are made
+    facts: Facts  # what is known of the entries of X
+    losses: Omega | Interval = ()  # Omega, or an Interval
+    resample: str | None = None  # what each run sees, None for X itself
+    # what the rows of X are multiplied by while components are sought, None where they are kept
     factors: Vector | None = None
-    fraction: float = HELD_OUT
-    batch: int = 1
+    fraction: float = HELD_OUT  # part of the entries that runs which judge a rank do not see
+    batch: int = 1  # how many runs to make at once, on a GPU; one elsewhere
+    # whether runs are compared with others that belong to one side of X, so that none may be turned
     sided: bool = False
 
     @classmethod
     def of(cls, X: Any, model: Parameters, consumer: str, reading: Reading) -> Study:
-        """Check X and open it, in the name of a function.
-
-        Raises
-        ------
-        ValueError
-            For bad X, and for X without a positive entry.
-        """
+        """Check X and open it, in the name of a function."""
         solver = as_solver(model.solver)
         placement = place(X, model.device, solver.precision)
         given = bound(placement.accept(X, consumer, reading))
@@ -188,24 +170,14 @@ def rows_seen(given: Received, seed: int, omega: Omega | None = None, scored: bo
 
 @dataclass
 class RunPool:
-    """Makes the runs of a study.
+    """Makes the runs of a study."""
 
-    Attributes
-    ----------
-    study : X, and how a run is fitted
-    store : where finished runs are kept
-    schedule : hears of every run
-    seeds : one per run; run i of every rank has seed i
-    jobs : runs at a time
-    kind : what the names of its runs begin with, where another pool has others
-    """
-
-    study: Study
-    store: Store
-    schedule: Schedule
-    seeds: list[int]
-    jobs: int
-    kind: str = ""
+    study: Study  # X, and how a run is fitted
+    store: Store  # where finished runs are kept
+    schedule: Schedule  # hears of every run
+    seeds: list[int]  # one per run; run i of every rank has seed i
+    jobs: int  # runs at a time
+    kind: str = ""  # what the names of its runs begin with, where another pool has others
     _stop: threading.Event = field(default_factory=threading.Event)
 
     def changed(self, kind: str | None = None, **changes: Any) -> RunPool:

@@ -29,26 +29,18 @@ EARLY = ("max_time", "callback", "interrupted")
 
 @dataclass(frozen=True)
 class Run:
-    """What is kept of a run.
+    """What is kept of a run."""
 
-    Attributes
-    ----------
-    H : (r, n), its components
-    omega, losses, references, weights : under which losses, their values, and lambda
-    trace : how it went
-    reason : why it ended; "max_time" where it was stopped early
-    scores : of the entries that were held out of it, None where it saw all
-    W : (m, r) of a run that judges a rank and saw every row, or that was made on the transpose; else None
-    """
-
-    H: Array
+    H: Array  # (r, n), its components
+    # omega, losses, references, weights: under which losses, their values, and lambda
     omega: Omega
     losses: Vector
     references: Vector
     weights: Vector
-    trace: Trace
-    reason: str
-    scores: Scores | None = None
+    trace: Trace  # how it went
+    reason: str  # why it ended; "max_time" where it was stopped early
+    scores: Scores | None = None  # of the entries that were held out of it, None where it saw all
+    # (m, r) of a run that judges a rank and saw every row, or that was made on the transpose; else None
     W: Array | None = None
 
     @classmethod

@@ -18,25 +18,16 @@ LAST_PART = 0.5
 
 @dataclass(frozen=True)
 class Moment:
-    """What a callback of `discover` sees after every run.
+    """What a callback of `discover` sees after every run."""
 
-    Attributes
-    ----------
-    stage : its name, and its place among the stages ("ranks", 2, 3)
-    number, stages : int
-    detail : what was done last
-    share : part of all work that is done, 0 to 1
-    seconds : since the start
-    left : estimate of the seconds left over all stages, at the rate so far; never beyond the limit
-    """
-
-    stage: str
+    stage: str  # its name, and its place among the stages ("ranks", 2, 3)
+    # number, stages: int
     number: int
     stages: int
-    detail: str
-    share: float
-    seconds: float
-    left: float
+    detail: str  # what was done last
+    share: float  # part of all work that is done, 0 to 1
+    seconds: float  # since the start
+    left: float  # estimate of the seconds left over all stages, at the rate so far; never beyond the limit
 
     def __str__(self) -> str:
         where = f"stage {self.number} of {self.stages}, {self.stage}: {self.detail}"
@@ -67,7 +58,8 @@ class Schedule:
         self._apart = self._last = 0.0  # seconds that do not belong to it, and when work was last noted
         self._max_time, self._clock = max_time, clock
         self._began = clock()
-        self._overrun, self._until = 0.0, dict[str, float]()
+        self.overrun = 0.0  # seconds by which a run may take longer than its iterations
+        self._until = dict[str, float]()
         self._alone = threading.Lock()
 
     def take(
@@ -127,12 +119,7 @@ class Schedule:
 
     def overran(self, seconds: float) -> None:
         """Note that a run took so much longer than its iterations: X is opened before them, and scored after them."""
-        self._overrun = max(self._overrun / 2.0, seconds)  # the first run of a process takes longer than others
-
-    @property
-    def overrun(self) -> float:
-        """Seconds by which a run may take longer than its iterations."""
-        return self._overrun
+        self.overrun = max(self.overrun / 2.0, seconds)  # the first run of a process takes longer than others
 
     def _moment(self, stage: str, detail: str) -> Moment:
         done, planned = sum(self._done.values()), sum(self._plan.values())

@@ -39,7 +39,6 @@ from drnmf.selection.folds import HELD_OUT, too_few_to_hold_out
 from drnmf.selection.likelihood.scores import joined
 from drnmf.selection.noise import NoiseProfile, read_noise
 from drnmf.selection.resampling import HEAVY, POISSON, resampling_for
-from drnmf.selection.stages.contributions import LAST
 from drnmf.selection.stages.ranks import (
     COARSE,
     LADDER,
@@ -51,6 +50,7 @@ from drnmf.selection.stages.ranks import (
     to_try,
     with_most_stable,
 )
+from drnmf.selection.stages.residuals import LAST
 from drnmf.selection.stages.run_pool import RunPool, Study, rows_seen
 from drnmf.selection.stages.runs import Run
 from drnmf.selection.stages.schedule import Schedule
@@ -89,32 +89,18 @@ LEAST_PART = 0.6
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked of X.
+    """What is asked of X."""
 
-    Attributes
-    ----------
-    ranks : what may be tried
-    model : whose tolerances noise is read with
-    threshold : stability that a component needs
-    n_runs : of the consensus
-    judges : runs that judge a rank
-    how : which of the ranks are tried (`ranks.to_try`)
-    held_out : part of the entries that such a run does not see
-    counts : whether X holds counts; None lets the data say
-    criteria : whether C is wanted of every rank
-    above : whether components of few rows are looked for at larger ranks
-    """
-
-    ranks: tuple[int, ...]
-    model: Parameters
-    threshold: float = 0.6
-    n_runs: int = 0
-    judges: int = RUNS_PER_RANK
-    how: str = LADDER
-    held_out: float = HELD_OUT
-    counts: bool | None = None
-    criteria: bool = False
-    above: bool = True
+    ranks: tuple[int, ...]  # what may be tried
+    model: Parameters  # whose tolerances noise is read with
+    threshold: float = 0.6  # stability that a component needs
+    n_runs: int = 0  # of the consensus
+    judges: int = RUNS_PER_RANK  # runs that judge a rank
+    how: str = LADDER  # which of the ranks are tried (`ranks.to_try`)
+    held_out: float = HELD_OUT  # part of the entries that such a run does not see
+    counts: bool | None = None  # whether X holds counts; None lets the data say
+    criteria: bool = False  # whether C is wanted of every rank
+    above: bool = True  # whether components of few rows are looked for at larger ranks
 
 
 @dataclass
@@ -137,16 +123,10 @@ class Search:
 
 @dataclass(frozen=True)
 class Larger:
-    """Runs of more components than predict best, of which more are stable, or of fewer, all of which are.
+    """Runs of more components than predict best, of which more are stable, or of fewer, all of which are."""
 
-    Attributes
-    ----------
-    fitted : components of a run
-    stable : how many of them are stable
-    """
-
-    fitted: int
-    stable: int
+    fitted: int  # components of a run
+    stable: int  # how many of them are stable
 
 
 @dataclass
@@ -175,13 +155,8 @@ class Stages:
 
         Noise is read at the rank that was found, from below, never at the largest: too few components look like noise
         that is too wide, under which too many are not found; a fit of too many has eaten the noise, and stands by
-        itself. The rounds look at the ladder of ranks alone.
-
-        Returns
-        -------
-        pool : whose runs are made under the losses
-        table : the ranks that were tried under them
-        noise : what they were chosen by, None where they were given
+        itself. The rounds look at the ladder of ranks alone. Returns the pool whose runs are made under the losses, the
+        ranks that were tried under them, and the noise that chose them, None where they were given.
         """
         profile, judging, table, several = None, pool, list[Tried](), len(self.ranks) > 1
         if self.losses is None:

@@ -25,16 +25,10 @@ LEAST = 2.0
 
 @dataclass(frozen=True)
 class Sure:
-    """What is asked of the stage.
+    """What is asked of the stage."""
 
-    Attributes
-    ----------
-    level : what intervals are to cover, None where none are wanted
-    seed : of the draws
-    """
-
-    level: float | None
-    seed: int
+    level: float | None  # what intervals are to cover, None where none are wanted
+    seed: int  # of the draws
 
     def planned(self, work: dict[str, float], rank: int) -> dict[str, float]:
         """Put the stage into a plan, before the last one."""
