@@ -197,8 +197,8 @@ class Parted(Layer):
         alike = self._alike(ask)
         if alike and self._by_columns:
             return self._once(W, H, ask)
-        if self._one_pass(ask):
-            return self._side_by_side(W, H, ask)
+        if self._one_pass(ask, alike):
+            return self._side_by_side(W, H, ask, alike)
         found = _Sum.begin(H, ask, alike)
         owners: dict[Any, list[int]] = {}
         for slot, loss in enumerate(ask.omega):
@@ -228,11 +228,16 @@ class Parted(Layer):
 
     def _alike(self, ask: Ask) -> bool:
         """Whether one curvature serves all columns: beta = 2 throughout, under weights of rows or of columns alone."""
-        if ask.curvature is None or ask.sized or ask.observed is not None or not is_quadratic(ask.omega):
+        if ask.curvature is None or ask.sized or ask.observed is not None or not self._shares_curvature:
             return False  # of several blocks under weights, all have to answer alike
-        of_rows = any(_rho(loss) is not None for loss in ask.omega)
-        if of_rows and (self._tables or not (self._by_columns or self._weighs_rows)):
+        if not is_quadratic(ask.omega):
             return False
+        of_rows = not self._tables and (self._by_columns or self._weighs_rows)
+        return of_rows or all(_rho(loss) is None for loss in ask.omega)
+
+    @cached_property
+    def _shares_curvature(self) -> bool:
+        """Whether each part has one curvature for all columns under beta = 2."""
         every = (self.data, *(piece.data for piece in self.pieces if piece.data is not None))
         return all(map(shares_curvature, every))
 
@@ -248,7 +253,7 @@ class Parted(Layer):
         losses = self.sweep(W, H, Ask(ask.omega, None)).losses if ask.losses else np.full(len(ask.omega), np.nan)
         return replace(swept, losses=losses)
 
-    def _one_pass(self, ask: Ask) -> bool:
+    def _one_pass(self, ask: Ask, alike: bool) -> bool:
         """Whether one pass of the compiled extension answers for all groups, each under one and the same loss."""
         omega, stack = ask.omega, self.stack
         if stack is None or ask.sized or ask.observed is not None or (self.turned and ask.slots > 1):
@@ -259,13 +264,13 @@ class Parted(Layer):
         if len(bases) > 1 or not stack.data.takes(*bases):
             return False
         # slopes of roots are known when the pass is over, which is too late for a sum of curvatures
-        return ask.curvature is None or self._alike(ask) or not any(isinstance(o, Part) and o.root for o in omega)
+        return ask.curvature is None or alike or not any(isinstance(o, Part) and o.root for o in omega)
 
-    def _side_by_side(self, W: Any, H: Any, ask: Ask) -> Sweep:
+    def _side_by_side(self, W: Any, H: Any, ask: Ask, alike: bool) -> Sweep:
         """Sweep all groups in one pass, and take each by the slope of its objective."""
         assert self.stack is not None
         parts, stack = [loss for loss in ask.omega if isinstance(loss, Part)], self.stack
-        alike, turned = ask.curvature is not None and self._alike(ask), self.turned
+        turned = self.turned
         c = np.ones(len(parts)) if ask.curvature is None or alike else ask.curvature * [one.slope(0.0) for one in parts]
         rooted = ask.parts is not None and any(one.root for one in parts)
         asked = Ask(
@@ -273,6 +278,7 @@ class Parted(Layer):
             None if ask.parts is None else "separate",
             ask.losses or rooted,
             None if ask.curvature is None else np.ones(1),
+            into=ask.into,
         )
         swept = stack.sweep(W, H, asked, c, np.array([piece.data.squared_norm for piece in self.pieces]))
         pairs = list(zip(parts, swept.losses.tolist(), strict=True))

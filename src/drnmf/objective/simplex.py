@@ -51,13 +51,14 @@ def entropy_step(weights: Vector, direction: Vector) -> Vector:
     return raised / raised.sum()
 
 
-def saddle(values: Vector, bend: Vector) -> Vector:
+def saddle(values: Vector, bend: Vector, start: Vector | None = None) -> Vector:
     """Maximise <lambda, values> - 1/2 lambda' bend lambda over the simplex, by an active set.
 
     Parameters
     ----------
     values : (p,)
     bend : (p, p), symmetric and positive semidefinite
+    start : (p,), on the simplex; weights that are zero in it are taken for zero at first. None begins with equal ones
 
     Returns
     -------
@@ -78,7 +79,8 @@ def saddle(values: Vector, bend: Vector) -> Vector:
         return weights
     values, bend = (values - values.mean()) / scale, bend / scale + SADDLE_RIDGE * np.eye(p)
     system[:p, :p], system[p, p], given[:p] = bend, 0.0, values
-    free = np.ones(p, dtype=bool)
+    weights = weights if start is None else start
+    free = weights > 0
     for _ in range(10 * p):
         k = np.flatnonzero(free)
         kept = np.append(k, p)
