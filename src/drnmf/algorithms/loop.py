@@ -376,7 +376,7 @@ class Run:
     def _stalled(self, control: Control) -> bool:
         """Neither what is minimised nor the gap moved by more than tol over the window, or the fit is exact."""
         watched, lowest, w = self.log.watched, self.log.lowest, self._window(control)
-        if control.tol <= 0 or len(watched) <= 2 * w:
+        if control.tol <= 0 or len(watched) <= (2 * w if w > 1 else 1):
             return False
         before, now = lowest[-w - 1], lowest[-1]
         if now <= REFERENCE_FLOOR * watched[0]:

@@ -92,6 +92,12 @@ class Stack:
         of: Indices = np.repeat(np.arange(len(sizes)), sizes)
         return of if self.order is None else of[self._back]
 
+    def apart(self, together: Array) -> Array:
+        """Give every part its own columns of N or P, which have one part each, and zeros elsewhere."""
+        whole = np.zeros((len(self.bounds) - 1, *together.shape[1:]), together.dtype)
+        whole[self.part_of, :, np.arange(len(self.part_of))] = together[0].T
+        return whole
+
     @cached_property
     def _back(self) -> Any:
         return slice(None) if self.order is None else np.argsort(self.order)
@@ -256,7 +262,7 @@ class Parted(Layer):
     def _one_pass(self, ask: Ask, alike: bool) -> bool:
         """Whether one pass of the compiled extension answers for all groups, each under one and the same loss."""
         omega, stack = ask.omega, self.stack
-        if stack is None or ask.sized or ask.observed is not None or (self.turned and ask.slots > 1):
+        if stack is None or ask.sized or ask.observed is not None:
             return False
         if tuple(loss.index if isinstance(loss, Part) else -1 for loss in omega) != tuple(range(len(self.pieces))):
             return False
@@ -296,6 +302,8 @@ class Parted(Layer):
         if ask.weights is not None and not turned:
             N, P = (part.sum(0)[None] if len(part) else part for part in (N, P))
             gram = None if gram is None else gram.sum(0)
+        if ask.weights is None and turned:
+            N, P = stack.apart(N), stack.apart(P)
         return replace(swept, N=N, P=P, gram=gram)
 
     def _add(self, found: _Sum, W: Any, H: Any, ask: Ask, owner: tuple[int, Loss], slots: list[int]) -> None:
@@ -358,7 +366,10 @@ class Parted(Layer):
             every = self._swept.of_rows(partial(_row_slopes, known, coefficients), A.T, B)
             return dict(zip(dict.fromkeys(map(base_of, omega)), every, strict=True))
         found: dict[Loss, Vector] = {}
-        for loss, c in zip(omega, coefficients, strict=True):
+        raw = tuple(loss.raw if isinstance(loss, Part) else loss for loss in omega)
+        rooted = any(isinstance(loss, Part) and loss.root for loss in omega)
+        values = self.space.read(self.sweep(A.T, B, Ask(raw, None)))[0].losses.tolist() if rooted else [0.0] * len(raw)
+        for loss, c, value in zip(omega, coefficients, values, strict=True):
             index, base = _owner(loss)
             part = self.whole if index < 0 else self.pieces[index]
             rows = found.setdefault(base, np.zeros(self.shape[0]))
@@ -366,12 +377,7 @@ class Parted(Layer):
                 continue
             F, G = (A, _contiguous(B[:, part.at])) if part.across else (_contiguous(A[:, part.at]), B)
             one, at = _Objective(0, loss), slice(None) if part.across else part.at
-            if one.rho is None:
-                value = part.data.space.read(part.data.sweep(F.T, G, Ask((base,), None)))[0].losses[0]
-                slopes: Any = one.slope(float(value))
-            else:
-                slopes = one.weights(_Rows.of(part.T, G.T, F, base))
-            rows[at] += float(c) * slopes
+            rows[at] += float(c) * (one.slope(value) if one.rho is None else one.weights(_Rows.of(part.T, G.T, F, base)))
         return found
 
 

@@ -270,7 +270,8 @@ def adopt_parts(model: Any, problem: Problem, inside: Result) -> bool:
         return True
     slopes = data.row_slopes(inside.W, inside.H, omega, inside.weights / inside.references)
     bases = tuple(slopes)
-    sizes = losses_of(data, inside.W, inside.H, bases)  # what makes weights of several losses alike
+    # what makes weights of several losses alike
+    sizes = losses_of(data, inside.W, inside.H, bases) if len(bases) > 1 else np.ones(1)
     rows = sum(size * slope for size, slope in zip(sizes, slopes.values(), strict=True))
     ordinary = float(np.median(rows)) or float(np.mean(rows))  # most rows may be of groups of weight zero
     model.row_weights_ = np.asarray(rows / max(ordinary, np.finfo(np.float64).tiny))
