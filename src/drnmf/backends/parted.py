@@ -377,7 +377,9 @@ class Parted(Layer):
                 continue
             F, G = (A, _contiguous(B[:, part.at])) if part.across else (_contiguous(A[:, part.at]), B)
             one, at = _Objective(0, loss), slice(None) if part.across else part.at
-            rows[at] += float(c) * (one.slope(value) if one.rho is None else one.weights(_Rows.of(part.T, G.T, F, base)))
+            rows[at] += float(c) * (
+                one.slope(value) if one.rho is None else one.weights(_Rows.of(part.T, G.T, F, base))
+            )
         return found
 
 

@@ -192,7 +192,8 @@ def simplest_losses(whole: Problem) -> Vector:
 
     whole : all losses of parts as they are (`parted`)
     """
-    data, parts = whole.data, [loss for loss in whole.omega if isinstance(loss, Part)]
+    data: Any = whole.data
+    parts = [loss for loss in whole.omega if isinstance(loss, Part)]
     own, least = _own_means(data), EPS * data.mean
     shapes = [math.prod(piece.data.shape) for piece in data.pieces]
     sizes = [mean if mean > least else positive_scale(data.mean) for mean in own]

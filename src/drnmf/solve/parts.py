@@ -194,7 +194,7 @@ def _levels(whole: Problem, runner: Runner) -> bool:
 def _scaled(raw: Problem, simplest: Vector, scale: str, errors: Vector) -> Problem:
     """Return the problem of all objectives, over what the parts reach alone."""
     every = zip(raw.omega, errors.tolist(), simplest.tolist(), strict=True)
-    objectives = tuple(objective_of_part(part, *of, scale) for part, *of in every if isinstance(part, Part))
+    objectives = tuple(objective_of_part(part, e, most, scale) for part, e, most in every if isinstance(part, Part))
     return raw.under(objectives, np.ones(len(objectives)))
 
 
