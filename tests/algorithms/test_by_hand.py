@@ -403,7 +403,7 @@ class Recalls:
     def __init__(self, known=None) -> None:
         self.known, self.taken, self.ended = known, [], []
 
-    def recall(self, omega, *owners):
+    def recall(self, data, omega, *owners):
         return self.known
 
     def offer(self, snapshot):

@@ -93,19 +93,20 @@ def groups_of(X: Entries, groups: ArrayLike | None) -> tuple[Entries, Division |
     if labels.shape != (rows,):
         raise ValueError(f"groups has shape {labels.shape}, and X has {rows} rows: give one label for each.")
     # neither NaN nor the NA of pandas is equal to itself; beside text NaN would be the text 'nan'
+    given = np.asarray(groups, dtype=object)
     missing = [
         i
-        for i, label in enumerate(np.asarray(groups, dtype=object))
+        for i, label in enumerate(given)
         if label is None or not (isinstance(same := label == label, bool | np.bool_) and same)
     ]
     if missing:
         raise ValueError(f"groups[{missing[0]}] is missing: every row needs a group ({len(missing)} have none).")
     names, codes = np.unique(labels.astype(str) if labels.dtype == object else labels, return_inverse=True)
-    if labels.dtype == object and len(set(labels)) > names.size:
+    if labels.dtype.kind in "OU" and len(set(given)) > names.size:  # a list of both has become text
         raise ValueError("Some of groups read alike and are not equal, such as 1 and '1': give labels of one type.")
     if names.size < 2:
         return X, None
-    return X, Division(tuple(map(str, names.tolist())), tuple(np.flatnonzero(codes == g) for g in range(names.size)))
+    return X, Division(tuple(names.astype(str).tolist()), tuple(np.flatnonzero(codes == g) for g in range(names.size)))
 
 
 def stacked(problem: Problem, division: Division) -> Division:
