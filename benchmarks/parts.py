@@ -65,10 +65,9 @@ def iterations(X, beta, seed):
     _, division = groups_of(X, GROUPS)
     division = stacked(problem, division)
     alone = parts_alone(problem, division)
-    parts = tuple(
-        objective_of_part(one.omega[0], g, str(g), 0.0, float(simplest_losses(one, one.omega)[0]), "regret")
-        for g, one in enumerate(alone)
-    )
+    raw = parted(problem, division, alone)
+    pairs = zip(raw.omega, simplest_losses(raw), strict=True)
+    parts = tuple(objective_of_part(part, 0.0, float(cost), "regret") for part, cost in pairs)
     rng = np.random.default_rng(seed)
     start = rng.uniform(0.5, 1.0, (1000, RANK)), rng.uniform(0.5, 1.0, (RANK, 600))
     cases = {

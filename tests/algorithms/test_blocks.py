@@ -170,7 +170,7 @@ def test_a_stopped_run_of_three_blocks_goes_on_as_if_it_had_not(policy):
     class Keeper:
         seconds = 0.0
 
-        def recall(self, omega, *owners):
+        def recall(self, data, omega, *owners):
             return taken[19] if len(taken) > 19 else None
 
         def offer(self, snapshot):

@@ -108,7 +108,7 @@ class Memory:
     def __init__(self, stop_at, known=None):
         self.stop_at, self.known, self.count, self.taken = stop_at, known, 0, None
 
-    def recall(self, omega, *owners):
+    def recall(self, data, omega, *owners):
         return self.known
 
     def offer(self, snapshot):

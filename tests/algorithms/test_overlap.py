@@ -41,10 +41,9 @@ def problem_of(beta, seed=0):
     problem = Problem.opened(in_unit(open_data(X)), Received(X)).asked(RANK, as_losses((beta,)))
     _, division = groups_of(X, GROUPS)
     alone = parts_alone(problem, division)
-    objectives = tuple(
-        objective_of_part(one.omega[0], g, str(g), 0.0, float(simplest_losses(one, one.omega)[0]), "regret")
-        for g, one in enumerate(alone)
-    )
+    raw = parted(problem, division, alone)
+    pairs = zip(raw.omega, simplest_losses(raw), strict=True)
+    objectives = tuple(objective_of_part(part, 0.0, float(cost), "regret") for part, cost in pairs)
     return parted(problem, division, alone, objectives)
 
 

@@ -194,8 +194,8 @@ def of_groups(dtype, order, backend, loss, labels):
     division = groups_of(entries, labels)[1]
     division = stacked(problem, division)
     alone = parts_alone(problem, division)
-    every = [one.omega[0] for one in alone]
-    omega = tuple(objective_of_part(one, k, "part", 0.1, 40.0 + k, "regret") for k, one in enumerate(every))
+    every = parted(problem, division, alone).omega
+    omega = tuple(objective_of_part(part, 0.1, 40.0 + k, "regret") for k, part in enumerate(every))
     return parted(problem, division, alone, omega)
 
 
@@ -219,7 +219,7 @@ def test_one_pass_over_all_groups_is_a_pass_over_each(labels, loss, dtype, order
         some = np.ascontiguousarray(right, dtype)
         asks = [Ask(omega, None), Ask(omega), Ask(omega, c), Ask(omega, c, True, c), Ask(omega, "separate", True, c)]
         for ask in asks:
-            assert own._one_pass(ask) or (turned and ask.slots > 1) or (own._alike(ask) and turned)
+            assert own._one_pass(ask, own._alike(ask))
             found = own.sweep(np.ascontiguousarray(left.T, dtype).T, some, ask)
             expected = other.sweep(left, np.ascontiguousarray(right), replace(ask, omega=oracle.omega))
             for name in ("losses", "N", "P", "Q", "gram"):

@@ -260,6 +260,7 @@ def test_models_with_groups_and_rows_are_saved(tmp_path):
         (["a"] * 29 + [None], r"groups\[29\] is missing"),
         (pd.array(["a"] * 29 + [pd.NA], dtype="string"), r"groups\[29\] is missing"),
         (np.array(["1"] * 15 + [1] * 15, dtype=object), "read alike"),
+        (["1"] * 15 + [1] * 15, "read alike"),
         ("hospital", "names no column"),
     ],
 )
@@ -272,6 +273,11 @@ def test_lists_of_numpys_scalars_are_labels():
     labels = np.repeat([0, 1], 15)
     for kind in (int, float, bool, str, np.longdouble):
         assert len(fitted(X, list(labels.astype(kind))).groups_) == 2
+
+
+def test_days_are_called_days():
+    days = np.repeat(pd.to_datetime(["2020-01-01", "2021-01-01"]), 15)
+    assert [label[:10] for label in fitted(X, days).groups_] == ["2020-01-01", "2021-01-01"]
 
 
 @pytest.mark.parametrize("value", [0.0, 3.0])

@@ -20,7 +20,7 @@ CASES = {
 
 @pytest.mark.parametrize("name", list(CASES))
 @pytest.mark.parametrize("at", [3, 25])
-def test_a_resumed_fit_has_the_same_bits(tmp_path, name, at):
+def test_a_resumed_fit_has_the_same_bits(tmp_path, name, at, caplog):
     betas, X, given = CASES[name]
     model = dr(betas=betas, max_iter=20, n_init=2)
     whole = outcome(model, model.fit_transform(X, **given))
@@ -28,7 +28,11 @@ def test_a_resumed_fit_has_the_same_bits(tmp_path, name, at):
     with pytest.raises(Stopped):
         model.fit(X, **given)
     model.set_params(solver__callback=None)
+    kept = sorted(tmp_path.glob("run-*.npz"))
+    when = [path.stat().st_mtime_ns for path in kept]
     same(whole, outcome(model, model.fit_transform(X, **given)))
+    assert not [record for record in caplog.records if "ignored" in record.getMessage()]
+    assert [path.stat().st_mtime_ns for path in kept] == when  # no run that had ended is made again
 
 
 def test_another_division_is_another_fit(tmp_path):

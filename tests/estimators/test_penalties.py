@@ -24,11 +24,13 @@ from drnmf import (
     load,
     pareto_front,
 )  # fmt: skip
+from drnmf.algorithms import certificates
 from drnmf.algorithms.certificates import certify
 from drnmf.algorithms.updates import RULES
 from drnmf.backends.modes import Matrix
 from drnmf.backends.open import open_data
 from drnmf.objective.objective import Objective
+from drnmf.solve.settings import constraints_of
 
 PENALTIES = [
     L1(0.3), L2(0.3, on="W"), Sparsity(0.05), Sparsity(0.05, on="W"), L1(0.02, on="H", scaled=True), Volume(0.02),
@@ -160,6 +162,31 @@ def test_the_certificate_is_that_of_the_penalised_problem(X):
         objective = Objective(model.omega_, model.references_, model.mean_, penalties)
         found = certify(Matrix(data), (model.components_, W.T), objective, model.weights_, losses)
         assert (found.stationarity > 1e-2) == far
+
+
+@pytest.mark.parametrize("penalties", [(), (L1(0.3), L2(0.2))], ids=["none", "penalties"])
+@pytest.mark.parametrize("sum_to_one", [None, "W"])
+def test_no_other_multipliers_are_much_better_than_those_of_the_certificate(X, penalties, sum_to_one, monkeypatch):
+    """Against a grid of multipliers; far from a solution what the violation is divided by counts too."""
+    monkeypatch.setattr(certificates, "ACTIVE_TOLERANCE", 1.0)
+    for most, more in ((1, 1.1), (40, 1.01)):
+        model = MultiObjectiveNMF(
+            3, betas=(1, 2), tol=0, max_iter=most, random_state=0, penalties=list(penalties), sum_to_one=sum_to_one
+        )
+        W, data, constraints = model.fit_transform(X), open_data(X), constraints_of(model)
+        objective = Objective(model.omega_, model.references_, model.mean_, model.penalties_)
+        asked = Matrix(data), (model.components_, np.ascontiguousarray(W.T)), objective
+
+        def at(weights, asked=asked, model=model, constraints=constraints):
+            return certify(*asked, weights, model.losses_, constraints)
+
+        found = at(model.weights_)
+        assert np.isclose(found.multipliers.sum(), 1.0)
+        with monkeypatch.context() as alone:
+            alone.setattr(certificates, "_MOST_SEARCHED", 1)
+            assert at(found.multipliers).stationarity == pytest.approx(found.stationarity, rel=1e-12)
+            grid = [at(np.array([t, 1.0 - t])).stationarity for t in np.linspace(0.0, 1.0, 201)]
+        assert found.stationarity <= more * min(grid)
 
 
 def test_transform_applies_what_stands_in_every_row(X):

@@ -38,7 +38,7 @@ def test_every_state_survives_json(update, policy):
     class Keeper:
         seconds = 0.0
 
-        def recall(self, omega, *owners):
+        def recall(self, data, omega, *owners):
             return None
 
         def offer(self, snapshot):

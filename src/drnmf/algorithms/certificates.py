@@ -6,18 +6,21 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.optimize import minimize, minimize_scalar
 
 from drnmf.backends.base import Ask, Sweep
 from drnmf.backends.modes import Factors, Modes
-from drnmf.numerics import ACTIVE_TOLERANCE, Array, Vector, namespace
+from drnmf.numerics import ACTIVE_TOLERANCE, Array, Vector, beside, namespace
 from drnmf.objective import simplex
 from drnmf.objective.constraints import UNCONSTRAINED, Constraints
 from drnmf.objective.objective import Objective
 from drnmf.objective.penalty import BlockPenalties
 
-_TRIALS, _MOST_SEARCHED = 60, 4
-"""Of a search for multipliers, and in how many variables: in more, 240 trials gain 5 % over the lambda of a run."""
+_TRIALS, _MOST_SEARCHED = 12, 4
+"""Of a search for multipliers, and in how many variables: in more, it gains 1 to 3 % over the lambda of a run."""
+_LEAST_GAIN = 1e-3
+"""Of the residual, in a trial: with less the search is over."""
+_NEARLY_FLAT = 1e-3
+"""Of the mean slope: smaller ones count as that, since their weight is the inverse."""
 _BLOCK = 1 << 16  # entries of a factor that are looked at together
 
 
@@ -54,6 +57,9 @@ class Residual:
     fixed : how many rows, the first ones, do not move
     sums : whether every column sums to one
     penalties : the penalties as a function of the block
+    searched, units : the losses whose multipliers are looked for, and what of the coefficients no lambda changes. The
+        violation is nearly a sum of absolute values of sums of their slopes: beside both numbers stands then the matrix
+        of its reweighted least squares in the multipliers, (p, p), entry by entry
     """
 
     coefficients: Vector
@@ -61,29 +67,49 @@ class Residual:
     fixed: int = 0
     sums: bool = False
     penalties: BlockPenalties | None = None
+    searched: tuple[int, ...] = ()
+    units: Vector | None = None
 
     def __call__(self, F: Array, N: Array, P: Array) -> Vector:
-        c, penalties = self.coefficients, self.penalties
+        c, penalties, every = self.coefficients, self.penalties, (N, P)
         if penalties is not None:
             down, up = penalties.bound(F).parts(F)
             N, P, c = (_weighed(c, N) + down)[None], (_weighed(c, P) + up)[None], np.ones(1)
         F, N, P = F[self.fixed :], N[:, self.fixed :], P[:, self.fixed :]
-        found = np.zeros(2)
+        found = np.zeros(2 + len(self.searched) ** 2)
         for at in _column_blocks(F):  # what is made on the way is as large as F each time
-            found += self._violation(F[:, at], _weighed(c, N[..., at]), _weighed(c, P[..., at]))
+            sums, slope, size = self._violation(F[:, at], _weighed(c, N[..., at]), _weighed(c, P[..., at]))
+            found[:2] += sums
+            if self.searched:
+                own, others = (part[list(self.searched), self.fixed :, at] for part in every)
+                found[2:] += self._least_squares(F[:, at], others - own, slope, size)
         return found
 
-    def _violation(self, F: Array, N: Array, P: Array) -> Vector:
-        """Both sums over some columns."""
+    def _least_squares(self, F: Array, slopes: Array, slope: Array, size: Array) -> Vector:
+        """The matrix over some columns: of slopes of single losses, where the sum of all is `slope`."""
+        xp, p = namespace(F), len(slopes)
+        assert self.units is not None
+        slopes = beside(self.units, F)[:, None, None] * slopes
+        if self.sums:
+            slopes = slopes - (F * slopes).sum(1)[:, None] / F.sum(0)
+        if self.penalties is not None:  # which count in full whatever lambda is, as its sum does
+            slopes = slopes + (slope - _weighed(self.coefficients[list(self.searched)] / self.units, slopes))
+        weights = size / xp.clip(abs(slope), _NEARLY_FLAT * float(abs(slope).mean()) or 1.0, None)
+        matrix: Vector = np.array(((slopes * weights).reshape(p, -1) @ slopes.reshape(p, -1).T).tolist()).ravel()
+        return matrix
+
+    def _violation(self, F: Array, N: Array, P: Array) -> tuple[Vector, Array, Array]:
+        """Both sums over some columns, the slopes, and by what that of an entry counts, where it may move freely."""
         xp = namespace(F)
         known = P > 0  # where powers of V underflow the parts say nothing, and the entry counts as it stands
-        step = xp.where(known, xp.clip(F, self.mean, None) / xp.where(known, P, 1.0), 0.0)
+        size = xp.clip(F, self.mean, None)
+        step = xp.where(known, size / xp.where(known, P, 1.0), 0.0)
         slope = P - N
         if self.sums and F.shape[0]:
             slope = slope - (F * slope).sum(0) / F.sum(0)
         moved = xp.clip(F - step * slope, 0.0, None)
         violation, scale = (P * abs(F - moved)).sum(dtype=xp.float64), (F * (P + N)).sum(dtype=xp.float64)
-        return np.array([float(violation), float(scale)])
+        return np.array([float(violation), float(scale)]), slope, xp.where(known & (moved > 0), size, 0.0)
 
 
 def _column_blocks(F: Array) -> Iterator[slice]:
@@ -126,19 +152,22 @@ def certify(
     # the sweep for the smaller block then works in the larger parts
     order = sorted(range(len(blocks)), key=lambda k: -data.sizes[k])
 
-    def residual(multipliers: Vector) -> float:
+    searched = tuple(active.tolist()) if 1 < active.size <= _MOST_SEARCHED else ()
+
+    def residual(multipliers: Vector) -> tuple[float, Vector]:
         c = np.zeros(p)
         c[active] = simplex.project(multipliers)
         factor, c = objective.factor(c), objective.coefficients(c)
-        found, used = np.zeros(2), None
+        found, used, units = np.zeros(2 + len(searched) ** 2), None, factor / objective.references[active]
         for k in order:
             F, space = blocks[k], spaces[k]
             used = swept[k] or data.sweep(k, blocks, replace(ask, used=used))
             mean = float(space.sum(entry_sum, F)) / (F.shape[0] * F.shape[1])
-            own = Residual(c, mean, *constraints.of(data.names[k]), penalties.of(k, measures, factor))
+            of_block = *constraints.of(data.names[k]), penalties.of(k, measures, factor)
+            own = Residual(c, mean, *of_block, searched, units)
             found += space.sum(own, F, used.N, used.P)
-        violation, scale = found
-        return float(violation / scale) if scale > 0 else 0.0
+        violation, scale = found[:2]
+        return float(violation / scale) if scale > 0 else 0.0, found[2:].reshape(len(searched), len(searched))
 
     inner = weights[active] if weights[active].sum() > 0 else simplex.uniform(active.size)
     found, value = _smallest(residual, inner / inner.sum())
@@ -147,20 +176,15 @@ def certify(
     return Certificate(float(scaled.max() - weights @ scaled), value, multipliers)
 
 
-def _smallest(residual: Callable[[Vector], float], start: Vector) -> tuple[Vector, float]:
-    """The best multipliers on the simplex: one number, a small search, or the start, by how many losses are active."""
-    candidates = [start]
-    if start.size == 2:
-        line = minimize_scalar(
-            lambda t: residual(np.array([t, 1.0 - t])),
-            bounds=(0.0, 1.0),
-            method="bounded",
-            options={"maxiter": _TRIALS},
-        )
-        candidates.append(np.array([line.x, 1.0 - line.x]))
-    elif 2 < start.size <= _MOST_SEARCHED:
-        search = minimize(residual, start, method="Nelder-Mead", options={"maxfev": 4 * _TRIALS})
-        candidates.append(simplex.project(search.x))
-    values = list(map(residual, candidates))
-    best = int(np.argmin(values))
-    return candidates[best], values[best]
+def _smallest(residual: Callable[[Vector], tuple[float, Vector]], start: Vector) -> tuple[Vector, float]:
+    """The best multipliers on the simplex, by least squares that are reweighted; the start, where none are searched."""
+    best, (value, matrix) = start, residual(start)
+    for _ in range(_TRIALS if matrix.size else 0):
+        tried = simplex.saddle(np.zeros(start.size), matrix)
+        reached, matrix = residual(tried)
+        enough = reached > (1.0 - _LEAST_GAIN) * value
+        if reached < value:
+            best, value = tried, reached
+        if enough:
+            break
+    return best, value

@@ -50,9 +50,9 @@ class Keeper(Protocol):
         """Return the time of what was recalled so far, spent before this process began."""
         ...
 
-    def recall(self, omega: Omega, *owners: Rule | Policy) -> Result | Snapshot | None:
-        """Return what is known of the run that begins now, whose rule and policy are the owners of states among it:
-        its result, where it stood, or nothing.
+    def recall(self, data: Modes, omega: Omega, *owners: Rule | Policy) -> Result | Snapshot | None:
+        """Return what is known of the run on some data that begins now, whose rule and policy are the owners of states
+        among it: its result, where it stood, or nothing.
         """
         ...
 
@@ -198,7 +198,8 @@ def solve(
 def minimise(call: Call) -> Result:
     """Make a run by itself."""
     control, task = call.control, _task_of(call)
-    known = None if control.keeper is None else control.keeper.recall(call.objective.omega, task.rule, call.policy)
+    owners = call.objective.omega, task.rule, call.policy
+    known = None if control.keeper is None else control.keeper.recall(call.data, *owners)
     if isinstance(known, Result):
         return known
     run = Run.begin(task, call.policy, call.starts, control) if known is None else Run.resume(task, call.policy, known)
@@ -367,7 +368,7 @@ class Run:
     def _stalled(self, control: Control) -> bool:
         """Neither what is minimised nor the gap moved by more than tol over the window, or the fit is exact."""
         watched, lowest, w = self.log.watched, self.log.lowest, self._window(control)
-        if control.tol <= 0 or len(watched) <= 2 * w:
+        if control.tol <= 0 or len(watched) <= (2 * w if w > 1 else 1):
             return False
         before, now = lowest[-w - 1], lowest[-1]
         if now <= REFERENCE_FLOOR * watched[0]:

@@ -216,7 +216,9 @@ class Level(Policy):
         return weights, state
 
     def follow(self, weights: Vector, scaled_losses: Vector, overlap: Vector, state: int) -> tuple[Vector, int]:
-        floored = np.maximum(simplex.saddle(scaled_losses, self.share * overlap), WEIGHT_FLOOR)
+        above = np.where(weights > 2.0 * WEIGHT_FLOOR, weights, 0.0)
+        found = simplex.saddle(scaled_losses, self.share * overlap, above / above.sum())
+        floored = np.maximum(found, WEIGHT_FLOOR)
         return floored / floored.sum(), state
 
 

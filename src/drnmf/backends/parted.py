@@ -77,6 +77,12 @@ class Stack:
         of: Indices = np.repeat(np.arange(len(sizes)), sizes)
         return of if self.order is None else of[self._back]
 
+    def apart(self, together: Array) -> Array:
+        """Give every part its own columns of N or P, which have one part each, and zeros elsewhere."""
+        whole = np.zeros((len(self.bounds) - 1, *together.shape[1:]), together.dtype)
+        whole[self.part_of, :, np.arange(len(self.part_of))] = together[0].T
+        return whole
+
     @cached_property
     def _back(self) -> Any:
         return slice(None) if self.order is None else np.argsort(self.order)
@@ -182,8 +188,8 @@ class Parted(Layer):
         alike = self._alike(ask)
         if alike and self._by_columns:
             return self._once(W, H, ask)
-        if self._one_pass(ask):
-            return self._side_by_side(W, H, ask)
+        if self._one_pass(ask, alike):
+            return self._side_by_side(W, H, ask, alike)
         found = _Sum.begin(H, ask, alike)
         owners: dict[Any, list[int]] = {}
         for slot, loss in enumerate(ask.omega):
@@ -213,11 +219,16 @@ class Parted(Layer):
 
     def _alike(self, ask: Ask) -> bool:
         """Whether one curvature serves all columns: beta = 2 throughout, under weights of rows or of columns alone."""
-        if ask.curvature is None or ask.sized or ask.observed is not None or not is_quadratic(ask.omega):
+        if ask.curvature is None or ask.sized or ask.observed is not None or not self._shares_curvature:
             return False  # of several blocks under weights, all have to answer alike
-        of_rows = any(_rho(loss) is not None for loss in ask.omega)
-        if of_rows and (self._tables or not (self._by_columns or self._weighs_rows)):
+        if not is_quadratic(ask.omega):
             return False
+        of_rows = not self._tables and (self._by_columns or self._weighs_rows)
+        return of_rows or all(_rho(loss) is None for loss in ask.omega)
+
+    @cached_property
+    def _shares_curvature(self) -> bool:
+        """Whether each part has one curvature for all columns under beta = 2."""
         every = (self.data, *(piece.data for piece in self.pieces if piece.data is not None))
         return all(map(shares_curvature, every))
 
@@ -233,10 +244,10 @@ class Parted(Layer):
         losses = self.sweep(W, H, Ask(ask.omega, None)).losses if ask.losses else np.full(len(ask.omega), np.nan)
         return replace(swept, losses=losses)
 
-    def _one_pass(self, ask: Ask) -> bool:
+    def _one_pass(self, ask: Ask, alike: bool) -> bool:
         """Whether one pass of the compiled extension answers for all groups, each under one and the same loss."""
         omega, stack = ask.omega, self.stack
-        if stack is None or ask.sized or ask.observed is not None or (self.turned and ask.slots > 1):
+        if stack is None or ask.sized or ask.observed is not None:
             return False
         if tuple(loss.index if isinstance(loss, Part) else -1 for loss in omega) != tuple(range(len(self.pieces))):
             return False
@@ -244,13 +255,13 @@ class Parted(Layer):
         if len(bases) > 1 or not stack.data.takes(*bases):
             return False
         # slopes of roots are known when the pass is over, which is too late for a sum of curvatures
-        return ask.curvature is None or self._alike(ask) or not any(isinstance(o, Part) and o.root for o in omega)
+        return ask.curvature is None or alike or not any(isinstance(o, Part) and o.root for o in omega)
 
-    def _side_by_side(self, W: Any, H: Any, ask: Ask) -> Sweep:
+    def _side_by_side(self, W: Any, H: Any, ask: Ask, alike: bool) -> Sweep:
         """Sweep all groups in one pass, and take each by the slope of its objective."""
         assert self.stack is not None
         parts, stack = [loss for loss in ask.omega if isinstance(loss, Part)], self.stack
-        alike, turned = ask.curvature is not None and self._alike(ask), self.turned
+        turned = self.turned
         c = np.ones(len(parts)) if ask.curvature is None or alike else ask.curvature * [one.slope(0.0) for one in parts]
         rooted = ask.parts is not None and any(one.root for one in parts)
         asked = Ask(
@@ -258,6 +269,7 @@ class Parted(Layer):
             None if ask.parts is None else "separate",
             ask.losses or rooted,
             None if ask.curvature is None else np.ones(1),
+            into=ask.into,
         )
         swept = stack.sweep(W, H, asked, c, np.array([piece.data.squared_norm for piece in self.pieces]))
         pairs = list(zip(parts, swept.losses.tolist(), strict=True))
@@ -275,6 +287,8 @@ class Parted(Layer):
         if ask.weights is not None and not turned:
             N, P = (part.sum(0)[None] if len(part) else part for part in (N, P))
             gram = None if gram is None else gram.sum(0)
+        if ask.weights is None and turned:
+            N, P = stack.apart(N), stack.apart(P)
         return replace(swept, N=N, P=P, gram=gram)
 
     def _add(self, found: _Sum, W: Any, H: Any, ask: Ask, owner: tuple[int, Loss], slots: list[int]) -> None:
@@ -330,7 +344,10 @@ class Parted(Layer):
             every = self._swept.of_rows(partial(_row_slopes, known, coefficients), A.T, B)
             return dict(zip(dict.fromkeys(map(base_of, omega)), every, strict=True))
         found: dict[Loss, Vector] = {}
-        for loss, c in zip(omega, coefficients, strict=True):
+        raw = tuple(loss.raw if isinstance(loss, Part) else loss for loss in omega)
+        rooted = any(isinstance(loss, Part) and loss.root for loss in omega)
+        values = self.space.read(self.sweep(A.T, B, Ask(raw, None)))[0].losses.tolist() if rooted else [0.0] * len(raw)
+        for loss, c, value in zip(omega, coefficients, values, strict=True):
             index, base = _owner(loss)
             part = self.whole if index < 0 else self.pieces[index]
             rows = found.setdefault(base, np.zeros(self.shape[0]))
@@ -338,12 +355,9 @@ class Parted(Layer):
                 continue
             F, G = (A, _contiguous(B[:, part.at])) if part.across else (_contiguous(A[:, part.at]), B)
             one, at = _Objective(0, loss), slice(None) if part.across else part.at
-            if one.rho is None:
-                value = part.data.space.read(part.data.sweep(F.T, G, Ask((base,), None)))[0].losses[0]
-                slopes: Any = one.slope(float(value))
-            else:
-                slopes = one.weights(_Rows.of(part.T, G.T, F, base))
-            rows[at] += float(c) * slopes
+            rows[at] += float(c) * (
+                one.slope(value) if one.rho is None else one.weights(_Rows.of(part.T, G.T, F, base))
+            )
         return found
 
 

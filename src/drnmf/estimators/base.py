@@ -119,7 +119,10 @@ class NMF(Streaming, Tables, Assigning, Factorising, BaseEstimator, Support):  #
     def _objectives(self, omega: Omega, division: Division | None) -> int:
         """Count what the largest, or the sum, is taken over."""
         if division is not None and self._interval() is not None:
-            raise ValueError("groups do not go with an Interval of losses: name the losses, for example betas=(0, 1).")
+            raise ValueError(
+                "groups do not go with an Interval of losses, which betas='auto' is too: name the losses, for example "
+                "betas=(0, 1)."
+            )
         if division is not None and division.losses is not None:
             return sum(len(losses) for losses in division.losses)
         return len(omega) * (1 if division is None else len(division))

@@ -51,10 +51,11 @@ def entropy_step(weights: Vector, direction: Vector) -> Vector:
     return raised / raised.sum()
 
 
-def saddle(values: Vector, bend: Vector) -> Vector:
+def saddle(values: Vector, bend: Vector, start: Vector | None = None) -> Vector:
     """Maximise <lambda, values> - 1/2 lambda' bend lambda over the simplex, by an active set.
 
-    `bend` is symmetric and positive semidefinite. The weights are equal where nothing is told.
+    `bend` is symmetric and positive semidefinite. The weights are equal where nothing is told. Those that are zero in
+    `start` are taken for zero at first; without it all begin equal.
 
     >>> saddle(np.array([3.0, 1.0]), np.eye(2))
     array([1., 0.])
@@ -69,7 +70,8 @@ def saddle(values: Vector, bend: Vector) -> Vector:
         return weights
     values, bend = (values - values.mean()) / scale, bend / scale + SADDLE_RIDGE * np.eye(p)
     system[:p, :p], system[p, p], given[:p] = bend, 0.0, values
-    free = np.ones(p, dtype=bool)
+    weights = weights if start is None else start
+    free = weights > 0
     for _ in range(10 * p):
         k = np.flatnonzero(free)
         kept = np.append(k, p)

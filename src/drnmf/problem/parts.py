@@ -14,10 +14,10 @@ from drnmf.backends.base import Ask, Data, losses_of
 from drnmf.backends.observed import weigh
 from drnmf.backends.open import opened_beside
 from drnmf.backends.parted import Parted, Piece, Stack
-from drnmf.losses.base import Loss, Omega
-from drnmf.losses.beta import KL
+from drnmf.losses.base import Omega
+from drnmf.losses.beta import FROBENIUS
 from drnmf.losses.part import Part
-from drnmf.numerics import EPS, Entries, Vector, as_float64, positive_scale
+from drnmf.numerics import EPS, Array, Entries, Vector, as_float64, positive_scale
 from drnmf.problem.problem import Problem
 from drnmf.problem.receive import Received
 from drnmf.problem.units import mean_of
@@ -77,19 +77,20 @@ def groups_of(X: Entries, groups: ArrayLike | None) -> tuple[Entries, Division |
     if labels.shape != (rows,):
         raise ValueError(f"groups has shape {labels.shape}, and X has {rows} rows: give one label for each.")
     # neither NaN nor the NA of pandas is equal to itself; beside text NaN would be the text 'nan'
+    given = np.asarray(groups, dtype=object)
     missing = [
         i
-        for i, label in enumerate(np.asarray(groups, dtype=object))
+        for i, label in enumerate(given)
         if label is None or not (isinstance(same := label == label, bool | np.bool_) and same)
     ]
     if missing:
         raise ValueError(f"groups[{missing[0]}] is missing: every row needs a group ({len(missing)} have none).")
     names, codes = np.unique(labels.astype(str) if labels.dtype == object else labels, return_inverse=True)
-    if labels.dtype == object and len(set(labels)) > names.size:
+    if labels.dtype.kind in "OU" and len(set(given)) > names.size:  # a list of both has become text
         raise ValueError("Some of groups read alike and are not equal, such as 1 and '1': give labels of one type.")
     if names.size < 2:
         return X, None
-    return X, Division(tuple(map(str, names.tolist())), tuple(np.flatnonzero(codes == g) for g in range(names.size)))
+    return X, Division(tuple(names.astype(str).tolist()), tuple(np.flatnonzero(codes == g) for g in range(names.size)))
 
 
 def stacked(problem: Problem, division: Division) -> Division:
@@ -139,13 +140,17 @@ def _opened(data: Any, own: Received) -> tuple[Data, Received]:
     return weigh(opened_beside(data, own.X, mean), own.observed, mean).scaled(data.scale), own
 
 
-def parted(problem: Problem, division: Division, alone: list[Problem], objectives: tuple[Part, ...]) -> Problem:
-    """Return the problem of all objectives at once."""
+def parted(
+    problem: Problem, division: Division, alone: list[Problem], objectives: tuple[Part, ...] | None = None
+) -> Problem:
+    """Return the problem of all objectives at once; None takes every loss of every part as it is."""
     pairs = zip(division.places, alone, strict=True)
     pieces = tuple(Piece(at, one.data, division.across) for at, one in pairs)
     data = Parted(_whole(problem), pieces, stack=division.stack)
+    every = zip(division.labels, alone, strict=True)
+    raw = tuple(Part(loss, g, label) for g, (label, one) in enumerate(every) for loss in one.omega)
     units = replace(problem.units, given=None)
-    return replace(problem, data=data, omega=objectives, units=units).over(np.ones(len(objectives)))
+    return replace(problem, data=data, units=units).under(objectives or raw, np.ones(len(objectives or raw)))
 
 
 def _whole(problem: Problem) -> Any:
@@ -153,40 +158,51 @@ def _whole(problem: Problem) -> Any:
     return data.data if isinstance(data, Parted) else data
 
 
-def simplest_losses(alone: Problem, omega: Omega) -> Vector:
-    """Compute what the simplest model of a part costs: nothing at all under beta = 2, its mean under other losses.
+def simplest_losses(whole: Problem) -> Vector:
+    """Compute what the simplest model of every part costs: nothing at all under beta = 2, its mean under other losses.
 
     A part below what factors of X resolve is all zeros to them, and has the size of X.
+
+    whole : all losses of parts as they are (`parted`)
     """
-    data = alone.data
-    own = _own_mean(data)
-    size = own if own > EPS * data.mean else positive_scale(data.mean)
-    least = [SMALLEST_LOSS * math.prod(data.shape) * size**loss.degree for loss in omega]
-    costs = [_constant(alone, loss, 0.0 if loss.beta == 2.0 else own) for loss in omega]
-    return np.maximum(costs, least)
+    data: Any = whole.data
+    parts = [loss for loss in whole.omega if isinstance(loss, Part)]
+    own, least = _own_means(data), EPS * data.mean
+    shapes = [math.prod(piece.data.shape) for piece in data.pieces]
+    sizes = [mean if mean > least else positive_scale(data.mean) for mean in own]
+    costs, empty = np.empty(len(parts)), np.array([loss.beta == 2.0 for loss in parts])
+    for some, levels in ((empty, np.zeros(len(own))), (~empty, own)):
+        if some.any():
+            omega = tuple(loss for loss, among in zip(parts, some, strict=True) if among)
+            costs[some] = losses_of(data, *_constant_in_parts(data, levels), omega)
+    return np.maximum(costs, [SMALLEST_LOSS * shapes[o.index] * sizes[o.index] ** o.base.degree for o in parts])
 
 
-def _own_mean(data: Data) -> float:
-    """Compute the weighted mean of the entries of a part: N over P of Kullback-Leibler at a constant model."""
-    m, n = data.shape
-    A, B = (np.ones((1, size), dtype=data.dtype) for size in (m, n))
-    asked = data.sweep(data.T.space.put(A).T, data.space.put(B), Ask((KL,), losses=False))
+def _own_means(data: Parted) -> Vector:
+    """Compute the weighted mean of the entries of every part: N over P of a constant model."""
+    some = tuple(Part(FROBENIUS, k, "") for k in range(len(data.pieces)))
+    W, H = _constant_in_parts(data, np.ones(len(some)))
+    asked = data.sweep(data.T.space.put(W.T).T, data.space.put(H), Ask(some, losses=False))
     swept = data.space.read(asked)[0]
-    return float(as_float64(swept.N).sum()) / float(as_float64(swept.P).sum())
+    N, P = (as_float64(data.space.get(part)).sum((1, 2)) for part in (swept.N, swept.P))
+    return np.asarray(N / P)
 
 
-def _constant(alone: Problem, loss: Loss, level: float) -> float:
-    """The loss of WH = level throughout."""
-    (m, n), root = alone.data.shape, np.sqrt(positive_scale(level)) if level > 0 else 0.0
-    W, H = (np.full(shape, root, dtype=alone.data.dtype) for shape in ((m, 1), (1, n)))
-    return float(losses_of(alone.data, W, H, (loss,))[0])
+def _constant_in_parts(data: Parted, levels: Vector) -> tuple[Array, Array]:
+    """W and H of the model that is one number in every part."""
+    (m, n), across = data.shape, data.pieces[0].across
+    factor = np.empty(n if across else m, dtype=data.dtype)
+    for piece, level in zip(data.pieces, levels, strict=True):
+        factor[piece.at] = level
+    W, H = np.ones((m, 1), dtype=data.dtype), np.ones((1, n), dtype=data.dtype)
+    return (W, factor[None]) if across else (factor[:, None], H)
 
 
-def objective_of_part(loss: Loss, index: int, label: str, error: float, simplest: float, scale: str) -> Part:
+def objective_of_part(part: Part, error: float, simplest: float, scale: str) -> Part:
     """Scale the loss of a part by what it reaches alone, `error`, and what its simplest model costs.
 
     scale : "regret" or "ratio"
     """
     if scale == "ratio":
-        return Part(loss, index, label, 0.0, max(error, SMALLEST_RATIO * simplest), ratio=True)
-    return Part(loss, index, label, error, simplest, root=loss.beta == 2.0)
+        return replace(part, divisor=max(error, SMALLEST_RATIO * simplest), ratio=True)
+    return replace(part, offset=error, divisor=simplest, root=part.base.beta == 2.0)

@@ -75,7 +75,7 @@ def with_levels(problem: Problem, runner: Runner) -> Problem:
 
 
 def part_errors(data: Data, division: Division, alone: list[Problem], plain: list[Result], runner: Runner) -> Vector:
-    """Fit every part alone, one number for each of its losses: the smallest from the plain fits, or at one of them.
+    """Fit every part alone, one number for each of its losses: the smallest from the plain fits.
 
     Steps of second order leave what a plain fit has at zero. Others, and tables, which no plain fit has, begin at the
     starts.
@@ -90,12 +90,7 @@ def part_errors(data: Data, division: Division, alone: list[Problem], plain: lis
     ]
     runner.budget.expect(len(asked))
     runs = solve(asked, _to_level(alone_at) if near else alone_at)
-    found = np.array([run.losses[0] for run in runs]).reshape(-1, len(begins)).min(axis=1)
-    for run in plain:
-        pairs = zip(division.places, alone, strict=True)
-        points = [(one, _within(data, (run.W, run.H), one, at, division.across)) for at, one in pairs]
-        found = np.minimum(found, np.concatenate([losses_of(one.data, W, H, one.omega) for one, (W, H) in points]))
-    return found
+    return np.array([run.losses[0] for run in runs]).reshape(-1, len(begins)).min(axis=1)
 
 
 def _to_level(runner: Runner) -> Runner:
@@ -121,11 +116,12 @@ def fit_parts(
     """
     division = stacked(problem, division)
     alone = parts_alone(problem, division)
-    simplest = np.concatenate([simplest_losses(one, one.omega) for one in alone])
-    scaled = partial(_scaled, problem, division, alone, scale, simplest)
+    raw = parted(problem, division, alone)
+    scaled = partial(_scaled, raw, simplest_losses(raw), scale)
     plain = [] if division.losses else _plain(problem, runner)
+    at_plain = [_losses_at(raw, run) for run in plain]
     if errors is None:
-        met = part_errors(problem.data, division, alone, plain, runner)
+        met = np.min([part_errors(problem.data, division, alone, plain, runner), *at_plain], axis=0)
     else:
         met = problem.units.losses_in(errors, tuple(loss for one in alone for loss in one.omega))
     whole = scaled(met)
@@ -133,7 +129,8 @@ def fit_parts(
         runner.budget.expect(len(runner.starts))
         sums = runner.weighted(tuple(simplex.uniform(len(whole.omega)).tolist()), "fit")
         plain = solve([whole.begun(start) for start in runner.starts], sums)
-    runner = _answering(whole, plain[0], runner)
+        at_plain = [_losses_at(raw, run) for run in plain]
+    runner = _answering(whole, at_plain[0], runner)
     begins = [(run.W, run.H) for run in plain]
     if not isinstance(runner.policy, Fixed) and len(whole.omega) <= MOST_FROM_STARTS:
         begins += runner.starts
@@ -144,25 +141,29 @@ def fit_parts(
         best = min(done, key=lambda run: float(weights @ run.scaled_losses) + run.penalty)
         return whole, certified(whole, best)
     minimax = whole.data.T.space.whole  # which looks at all rows of W in one place
+    losses = [_losses_at(raw, run) for run in done]
     if not problem.penalties:  # which plain fits are made without
         done += [replace(done[0], blocks=run.blocks) for run in plain]
+        losses += at_plain
     if errors is None:
-        whole = scaled(np.minimum(met, np.min([_raw_losses(whole, run) for run in done], axis=0)))
-    best = smallest([_under(whole, run) for run in done])
+        whole = scaled(np.minimum(met, np.min(losses, axis=0)))
+    best = smallest([_under(whole, run, at) for run, at in zip(done, losses, strict=True)])
     return whole, certified(whole, _finished(whole, best, runner) if minimax else best)
 
 
-def _answering(whole: Problem, plain: Result, runner: Runner) -> Runner:
+def _answering(whole: Problem, at_plain: Vector, runner: Runner) -> Runner:
     """Return a runner that treats regrets as it does losses over references.
 
     A regret is a difference: its relative changes are those of the level, f_o + rho(e_o) / rho(D^0_o), times as much as
     that is larger. So lambda answers less to them, and less to changes where factors follow it at once; and runs stop
     where the references, which are as exact as their fits, have nothing more to tell. Between many groups the maximum
     swings: a run is over where its lowest stays.
+
+    at_plain : the losses of the parts at a plain fit
     """
     policy, tol = runner.policy, runner.budget.control.tol
-    found = losses_of(whole.data, plain.W, plain.H, whole.omega)
-    levels = found - [loss.value(0.0) if isinstance(loss, Part) else 0.0 for loss in whole.omega]
+    found = _values(whole, at_plain)
+    levels = found - _values(whole, np.zeros_like(at_plain))
     ratio = min(max(float(found.max()) / float(levels.max()), LEAST_ANSWER), 1.0)
     stop = {"tol": max(tol, runner.reference_tol / ratio), "gaps": False, "window": SWING, "fraction": HALS_WINDOW}
     stop |= {"least": 0.0}  # which is of a loss, and not of a regret
@@ -181,27 +182,28 @@ def _levels(whole: Problem, runner: Runner) -> bool:
     return second and not (across or whole.penalties) and whole.constraints.free and len(whole.omega) <= MOST_LEVELLED
 
 
-def _scaled(
-    problem: Problem, division: Division, alone: list[Problem], scale: str, simplest: Vector, errors: Vector
-) -> Problem:
+def _scaled(raw: Problem, simplest: Vector, scale: str, errors: Vector) -> Problem:
     """Return the problem of all objectives, over what the parts reach alone."""
-    named = [(loss, g, label) for g, label in enumerate(division.labels) for loss in alone[g].omega]
-    objectives = tuple(
-        objective_of_part(*name, float(error), float(most), scale)
-        for name, error, most in zip(named, errors, simplest, strict=True)
-    )
-    return parted(problem, division, alone, objectives)
+    every = zip(raw.omega, errors.tolist(), simplest.tolist(), strict=True)
+    objectives = tuple(objective_of_part(part, e, most, scale) for part, e, most in every if isinstance(part, Part))
+    return raw.under(objectives, np.ones(len(objectives)))
 
 
-def _raw_losses(whole: Problem, run: Result) -> Vector:
-    """Compute the losses of all objectives as they are."""
-    return losses_of(whole.data, run.W, run.H, tuple(loss.raw for loss in whole.omega if isinstance(loss, Part)))
+def _losses_at(raw: Problem, run: Result) -> Vector:
+    """Compute the losses of all parts as they are."""
+    return losses_of(raw.data, run.W, run.H, raw.omega)
 
 
-def _under(whole: Problem, run: Result) -> Result:
-    """Return a point as a result under all objectives."""
-    losses = losses_of(whole.data, run.W, run.H, whole.omega)
-    return replace(run, omega=whole.omega, losses=losses, scaled_losses=losses)
+def _values(whole: Problem, losses: Vector) -> Vector:
+    """Compute all objectives from the losses of their parts."""
+    pairs = zip(whole.omega, losses.tolist(), strict=True)
+    return np.array([part.value(loss) for part, loss in pairs if isinstance(part, Part)])
+
+
+def _under(whole: Problem, run: Result, losses: Vector) -> Result:
+    """Return a point as a result under all objectives, from the losses of their parts."""
+    values = _values(whole, losses)
+    return replace(run, omega=whole.omega, losses=values, scaled_losses=values)
 
 
 def _plain(problem: Problem, runner: Runner) -> list[Result]:
@@ -259,7 +261,8 @@ def adopt_parts(model: Any, problem: Problem, inside: Result) -> bool:
         return True
     slopes = data.row_slopes(inside.W, inside.H, omega, inside.weights / inside.references)
     bases = tuple(slopes)
-    sizes = losses_of(data, inside.W, inside.H, bases)  # what makes weights of several losses alike
+    # what makes weights of several losses alike
+    sizes = losses_of(data, inside.W, inside.H, bases) if len(bases) > 1 else np.ones(1)
     rows = sum(size * slope for size, slope in zip(sizes, slopes.values(), strict=True))
     ordinary = float(np.median(rows)) or float(np.mean(rows))  # most rows may be of groups of weight zero
     model.row_weights_ = np.asarray(rows / max(ordinary, np.finfo(np.float64).tiny))

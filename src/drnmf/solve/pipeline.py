@@ -89,7 +89,7 @@ def running(
         return random_start(data, problem.rank, check_random_state(p.random_state))
 
     every = checked(solver, "checkpoint_every")
-    kept = keeper_of(solver.checkpoint, every, data, identity or {}, (W, H), problem.modes)
+    kept = keeper_of(solver.checkpoint, every, data, identity or {}, (W, H))
     # a cluster and a GPU take one run at a time, or the starts of a small X at once; a checkpoint keeps runs in order
     batch = min(n_init, largest_batch(data.count)) if data.space.deferred and batch_kind(data) is not None else 1
     jobs = 1 if solver.checkpoint is not None else batch if data.space.deferred else jobs_of(p)

@@ -63,7 +63,6 @@ class Checkpoint:
 
     every : seconds between two snapshots; 0 takes one after every iteration
     parameters : what must be the same for a fit to be resumed, as JSON
-    modes : X as the loop sees it; None is the matrix itself
     """
 
     def __init__(
@@ -72,9 +71,9 @@ class Checkpoint:
         every: float,
         data: Data,
         parameters: Mapping[str, object],
-        modes: Modes | None = None,
     ) -> None:
-        self.folder, self.every, self.data, self._modes = Path(folder), every, data, modes or Matrix(data)
+        self.folder, self.every, self.data = Path(folder), every, data
+        self._modes: Modes = Matrix(data)  # of the run, which may be of a part of X
         self.parameters = {"drnmf": __version__, **parameters}
         self.seconds = 0.0
         self._run = -1
@@ -151,8 +150,9 @@ class Checkpoint:
             begun = f"{self.folder} was begun with {there['backend']} and is resumed with {here['backend']}"
             logger.warning("%s: the result is the same only up to rounding.", begun)
 
-    def recall(self, omega: Omega, *owners: object) -> Result | Snapshot | None:
+    def recall(self, data: Modes, omega: Omega, *owners: object) -> Result | Snapshot | None:
         self._run += 1
+        self._modes = data
         self._types = TYPES | types_beside(*omega, *owners)
         try:
             pack(omega)
@@ -251,13 +251,12 @@ def keeper_of(
     data: Data,
     parameters: Mapping[str, object],
     start: Start,
-    modes: Modes | None = None,
 ) -> AbstractContextManager[Checkpoint | None]:
     """What keeps a fit with these parameters and this given start, if a folder is named; else nothing."""
     if folder is None:
         return nullcontext()
     W, H = start
-    return Checkpoint(folder, every, data, describe(parameters) | {"W": digest_of(W), "H": digest_of(H)}, modes)
+    return Checkpoint(folder, every, data, describe(parameters) | {"W": digest_of(W), "H": digest_of(H)})
 
 
 _IN_USE = "{} is in use by another process: wait until it has ended, or name another folder."

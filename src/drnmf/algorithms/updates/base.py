@@ -88,9 +88,9 @@ class Parts:
 
         Needs the parts of every loss on their own; terms of penalties are in the units of the coefficients.
         """
-        found = penalty
-        if len(self.omega) > 1 and len({loss.exponents for loss in self.omega}) == 1:  # one loss of many parts of X
-            ((a, b),) = {loss.exponents for loss in self.omega}
+        found, exponents = penalty, {loss.exponents for loss in self.omega}
+        if len(self.omega) > 1 and len(exponents) == 1:  # one loss of many parts of X
+            ((a, b),) = exponents
             N, P = (_mixed(self.coefficients, part) for part in (self.N, self.P))
             return joined_slots(found, ({a: P}, {b: N}))
         for loss, c, N, P in zip(self.omega, self.coefficients, self.N, self.P, strict=True):

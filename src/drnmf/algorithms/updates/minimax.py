@@ -47,8 +47,9 @@ def surrogates(F: Array, t: Array, parts: Parts, penalty: Slots = NO_SLOTS) -> V
             integrals[exponent] = F * _power_integral(t, exponent, xp)
         return integrals[exponent]
 
-    for up, down in dict.fromkeys(loss.exponents for loss in parts.omega):
-        alike = [b for b, loss in enumerate(parts.omega) if loss.exponents == (up, down)]
+    pairs = [loss.exponents for loss in parts.omega]
+    for up, down in dict.fromkeys(pairs):
+        alike = [b for b, pair in enumerate(pairs) if pair == (up, down)]
         P, N = (as_float64(part if len(alike) == len(part) else part[alike]) for part in (parts.P, parts.N))
         rise, fall = (as_float64(integral(exponent)).ravel() for exponent in (up + 1.0, 1.0 - down))
         change = np.array((P.reshape(len(alike), -1) @ rise - N.reshape(len(alike), -1) @ fall).tolist())
