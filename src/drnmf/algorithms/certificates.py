@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.optimize import minimize, minimize_scalar
+import scipy
 
 from drnmf.backends.base import Ask, Sweep
 from drnmf.backends.modes import Factors, Modes
@@ -151,7 +151,7 @@ def _smallest(residual: Callable[[Vector], float], start: Vector) -> tuple[Vecto
     """The best multipliers on the simplex: one number, a small search, or the start, by how many losses are active."""
     candidates = [start]
     if start.size == 2:
-        line = minimize_scalar(
+        line = scipy.optimize.minimize_scalar(
             lambda t: residual(np.array([t, 1.0 - t])),
             bounds=(0.0, 1.0),
             method="bounded",
@@ -159,7 +159,7 @@ def _smallest(residual: Callable[[Vector], float], start: Vector) -> tuple[Vecto
         )
         candidates.append(np.array([line.x, 1.0 - line.x]))
     elif 2 < start.size <= _MOST_SEARCHED:
-        search = minimize(residual, start, method="Nelder-Mead", options={"maxfev": 4 * _TRIALS})
+        search = scipy.optimize.minimize(residual, start, method="Nelder-Mead", options={"maxfev": 4 * _TRIALS})
         candidates.append(simplex.project(search.x))
     values = list(map(residual, candidates))
     best = int(np.argmin(values))

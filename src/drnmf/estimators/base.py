@@ -11,9 +11,6 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator
-from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted
 
 from drnmf.algorithms.initialize import Start
 from drnmf.algorithms.result import Interrupted, Result, Trace
@@ -41,6 +38,7 @@ from drnmf.problem.device import Placement, as_numpy, is_foreign, is_sparse, is_
 from drnmf.problem.parts import Division, groups_of
 from drnmf.problem.problem import Problem, dispersions
 from drnmf.problem.receive import Received, refuse_signed
+from drnmf.problem.scikit import BaseEstimator, check_is_fitted, check_random_state
 from drnmf.problem.units import mean_of
 from drnmf.problem.unobserved import mean_row, row_weights, with_rows_weighted
 from drnmf.problem.weights import Reading, WeightsLike, reading_of

@@ -8,13 +8,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils.validation import check_is_fitted
 
 from drnmf.backends.open import is_dask
 from drnmf.numerics import Array, Indices, MatrixLike
 from drnmf.problem.device import as_host, as_numpy, is_foreign, kind_of, place, returned
 from drnmf.problem.problem import Problem
+from drnmf.problem.scikit import ClassNamePrefixFeaturesOutMixin, TransformerMixin, check_is_fitted
 from drnmf.problem.tabular import component_names
 from drnmf.problem.weights import WeightsLike
 from drnmf.selection.matching import positions
