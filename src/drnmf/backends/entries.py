@@ -39,7 +39,7 @@ def is_sound(X: Entries, gaps: bool = False) -> bool:
 
 
 def check_structure(X: object, name: str = "X") -> None:
-    """Refuse sparse X whose indices lead outside of it: compiled loops follow them without looking.
+    """Refuse sparse X that is no matrix, or whose indices, which loops follow without looking, lead outside of it.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ def check_structure(X: object, name: str = "X") -> None:
     Raises
     ------
     ValueError
-        With the index that is wrong and the range it must lie in.
+        With the number of dimensions, or the index that is wrong and the range it must lie in.
 
     Examples
     --------
@@ -61,6 +61,10 @@ def check_structure(X: object, name: str = "X") -> None:
     """
     if not sp.issparse(X):
         return
+    if X.ndim != 2:
+        raise ValueError(
+            f"Sparse {name} has shape {X.shape}: give a matrix of rows and columns (reshape it to (m, n))."
+        )
     try:
         _check_structure(X)
     except _Malformed as error:
