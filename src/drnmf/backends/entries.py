@@ -38,7 +38,7 @@ def is_sound(X: Entries, gaps: bool = False) -> bool:
     return bool(low >= 0 and np.isfinite(high))
 
 
-def check_structure(X: object, name: str = "X") -> None:
+def check_structure(X: Entries, name: str = "X") -> None:
     """Refuse sparse X that is no matrix, or whose indices, which loops follow without looking, lead outside of it.
 
     Parameters
