@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from importlib import import_module
+from importlib.util import find_spec
+from threading import Lock
 from types import ModuleType
 from typing import Any
 
@@ -24,6 +27,44 @@ def lazily(package: str, names: Mapping[str, Iterable[str]]) -> Callable[[str], 
         return value
 
     return load
+
+
+_taking = Lock()
+"""So that of two threads neither takes a stand-in away that is the module by then."""
+
+
+class _StandIn(ModuleType):
+    """In the place of a module that is imported once something of it is asked for."""
+
+    def __getattr__(self, name: str) -> Any:
+        self.leave()
+        return getattr(import_module(self.__name__), name)
+
+    def leave(self) -> None:
+        """Leave the place to the module itself."""
+        with _taking:
+            if sys.modules.get(self.__name__) is self:
+                del sys.modules[self.__name__]
+
+
+@contextmanager
+def later(*names: str) -> Iterator[None]:
+    """Let what a block imports hold these modules without having run them.
+
+    After the block others import them as ever. One that is imported already, or not installed, is as it was.
+    """
+    waiting = []
+    for name in names:
+        spec = None if name in sys.modules else find_spec(name)
+        if spec is not None:
+            module = sys.modules[name] = _StandIn(name)
+            module.__spec__ = spec  # others ask `find_spec` whether it is installed
+            waiting.append(module)
+    try:
+        yield
+    finally:
+        for module in waiting:
+            module.leave()
 
 
 def load(place: str) -> Any:

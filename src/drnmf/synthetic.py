@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from sklearn.utils import check_random_state
 
 from drnmf.losses.base import betas_of
 from drnmf.losses.names import as_losses
 from drnmf.numerics import Array, Vector, positive_scale
 from drnmf.parameters.fields import check_integer, check_number
+from drnmf.problem.scikit import check_random_state
 
 RandomState = np.random.RandomState
 

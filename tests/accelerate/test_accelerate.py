@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import signal
 import subprocess
 import sys
+import warnings
 
 import numpy as np
 import pytest
@@ -92,6 +94,66 @@ def test_what_both_refuse_is_their_error():
     with swapped() as tally, pytest.raises(ValueError, match="Negative values in data passed to NMF init"):
         sklearn.decomposition.NMF(2).fit(-X)
     assert not tally.there
+
+
+def test_what_both_refuse_is_shown_as_their_error_alone(tmp_path):
+    script = "import numpy as np\nfrom sklearn.decomposition import NMF\nNMF(2).fit(-np.eye(3))"
+    (tmp_path / "script.py").write_text(script)
+    done = run(tmp_path, "script.py")
+    assert done.returncode == 1
+    assert done.stderr.count("Traceback") == 1
+    assert done.stderr.endswith("ValueError: Negative values in data passed to NMF initialization.\n")
+
+
+def test_a_device_that_nobody_knows_is_refused_before_the_script_runs(tmp_path):
+    (tmp_path / "script.py").write_text("print('ran')")
+    done = run(tmp_path, "--device", "gpu", "script.py")
+    assert done.returncode == 2
+    assert "--device gpu is not known: auto, cpu" in done.stderr
+    assert not done.stdout
+
+
+def test_an_interrupted_fit_ends_its_script_as_an_interrupt_does(tmp_path):
+    script = """
+import os, signal, threading
+import numpy as np
+from sklearn.decomposition import NMF
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+X = np.random.default_rng(0).uniform(0.1, 1.0, (200, 100))
+NMF(2).fit(X)
+threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+NMF(10, init="random", solver="mu", beta_loss=0, max_iter=10**6, tol=0).fit(X)
+"""
+    (tmp_path / "script.py").write_text(script)
+    done = run(tmp_path, "script.py")
+    assert done.stderr.endswith("KeyboardInterrupt\n")
+    assert done.returncode == -signal.SIGINT
+
+
+def test_subclasses_of_a_program_fit_and_fall_back():
+    with swapped() as tally, np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+
+        class Named(sklearn.decomposition.NMF):
+            def __init__(self, n_components=2, name=""):
+                super().__init__(n_components=n_components)
+                self.name = name
+
+        class Alone(sklearn.decomposition.NMF):
+            def __init__(self, n_components=2):  # without a call of the one above
+                self.__dict__.update(vars(sklearn.decomposition.NMF(n_components)))
+                del self.__dict__["device"]
+
+            def fit_transform(self, X, y=None):
+                return 2 * super().fit_transform(X)
+
+        for kind in (Named, Alone):
+            model = kind(3).fit(X)
+            assert model.components_.shape == (3, 8)
+            assert type(model)(3).fit(X * 1e300).transform(X * 1e300).shape == (12, 3)
+    assert tally.here == {"Named.fit": 1, "Alone.fit": 1}
+    assert {what for what, _ in tally.there} == {"Named.fit", "Named.transform", "Alone.fit", "Alone.transform"}
 
 
 def test_a_search_over_a_pipeline_runs_here_and_names_come_back():

@@ -461,6 +461,8 @@ def test_transform_with_other_features(problem):
         model.transform(problem[0][:, :5])
     with pytest.raises(ValueError, match="components"):
         model.inverse_transform(np.ones((2, 7)))
+    W = model.transform(problem[0])
+    assert np.array_equal(model.inverse_transform(sp.csr_array(W)), model.inverse_transform(W))
     with pytest.raises(NotFittedError):
         DRNMF().transform(problem[0])
 

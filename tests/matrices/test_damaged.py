@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -15,7 +16,7 @@ import pytest
 import scipy.io
 import scipy.sparse as sp
 
-from drnmf import DRNMF, BetaNMF, beta_divergence, pareto_front
+from drnmf import DRNMF, BetaNMF, beta_divergence, discover, pareto_front
 from drnmf.apps.text import corpus_from_matrix
 from drnmf.backends.entries import check_structure
 from drnmf.matrices.files import read_matrix
@@ -291,3 +292,15 @@ def test_an_h5ad_file_with_a_wrong_index_is_refused(tmp_path):
     command = [sys.executable, "-c", WRONG_INDEX, str(path)]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=True)
     assert ended.stdout.startswith("refused: ")
+
+
+@pytest.mark.parametrize("shape", [(4,), (2, 3, 4)])
+def test_sparse_arrays_of_other_dimensions_are_refused(shape):
+    try:
+        X = sp.coo_array((np.ones(1), tuple(np.zeros((len(shape), 1), dtype=int))), shape=shape)
+    except (TypeError, ValueError):
+        pytest.skip("this SciPy has sparse arrays of two dimensions alone")
+    model = BetaNMF(1).fit(np.ones((3, 4)))
+    for refused in (model.fit, model.transform, model.score, discover):
+        with pytest.raises(ValueError, match=re.escape(f"has shape {shape}: give a matrix of rows and columns")):
+            refused(X)

@@ -70,17 +70,19 @@ def _tried(what: str, here: Callable[[], Made], there: Callable[[], Made]) -> Ma
     try:
         found = here()
     except _REFUSED as error:
-        found = there()
-        _tally.fell_back(what, (str(error).splitlines() or [type(error).__name__])[0])
+        why = (str(error).splitlines() or [type(error).__name__])[0]
+    else:
+        _tally.here[what] += 1
         return found
-    _tally.here[what] += 1
+    found = there()  # no longer while the error is handled: scikit-learn's would be shown below ours
+    _tally.fell_back(what, why)
     return found
 
 
 class _Counted(Translated):
     """An estimator whose calls are counted, and left to scikit-learn where they are refused here."""
 
-    _theirs: ClassVar[Callable[..., BaseEstimator]]
+    _theirs: ClassVar[type[BaseEstimator]]
 
     def fit_transform(
         self, X: Given, y: Given = None, W: Given = None, H: Given = None, sample_weight: Given = None
@@ -101,16 +103,15 @@ class _Counted(Translated):
 
         def there() -> Made:
             plain = self._plain()
-            plain.__dict__.update({name: value for name, value in vars(self).items() if name != "device"})
+            plain.__dict__.update(vars(self))
             return plain.transform(X)
 
         here = super().transform
         return _tried(f"{type(self).__name__}.transform", lambda: here(X), there)
 
     def _plain(self) -> BaseEstimator:
-        given = self.get_params(deep=False)
-        given.pop("device")
-        return self._theirs(**given)
+        # not `get_params`: a subclass of the program has parameters of its own
+        return self._theirs(**{name: getattr(self, name) for name in self._theirs._get_param_names()})
 
     def _settings(self) -> Settings:
         found = super()._settings()

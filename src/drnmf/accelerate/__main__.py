@@ -9,6 +9,7 @@ from pathlib import Path
 from types import TracebackType
 
 from drnmf.accelerate import swapped
+from drnmf.problem.device import is_device
 
 
 def main(given: list[str]) -> None:
@@ -27,6 +28,8 @@ def main(given: list[str]) -> None:
         parser.error("name a script, or a module with -m")
     if not asked.module and not Path(program[0]).is_file():
         parser.error(f"{program[0]}: no such file")
+    if asked.device is not None and not is_device(asked.device):
+        parser.error(f"--device {asked.device} is not known: auto, cpu, cuda, cuda:N or cuda-blocks")
     with swapped(asked.device) as tally:
         try:
             _run(program, bool(asked.module))

@@ -38,8 +38,8 @@ def is_sound(X: Entries, gaps: bool = False) -> bool:
     return bool(low >= 0 and np.isfinite(high))
 
 
-def check_structure(X: object, name: str = "X") -> None:
-    """Refuse sparse X whose indices lead outside of it: compiled loops follow them without looking.
+def check_structure(X: Entries, name: str = "X") -> None:
+    """Refuse sparse X that is no matrix, or whose indices, which loops follow without looking, lead outside of it.
 
     >>> X = sp.csr_array(np.eye(2))
     >>> X.indices[1] = 5
@@ -49,6 +49,10 @@ def check_structure(X: object, name: str = "X") -> None:
     """
     if not sp.issparse(X):
         return
+    if X.ndim != 2:
+        raise ValueError(
+            f"Sparse {name} has shape {X.shape}: give a matrix of rows and columns (reshape it to (m, n))."
+        )
     try:
         _check_structure(X)
     except _Malformed as error:

@@ -10,10 +10,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator
-from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted
 
 from drnmf.algorithms.initialize import Start
 from drnmf.algorithms.result import Interrupted, Result, Trace
@@ -40,6 +38,7 @@ from drnmf.problem.device import Placement, as_numpy, is_foreign, is_sparse, is_
 from drnmf.problem.parts import Division, groups_of
 from drnmf.problem.problem import Problem, dispersions
 from drnmf.problem.receive import Received, refuse_signed
+from drnmf.problem.scikit import BaseEstimator, check_is_fitted, check_random_state
 from drnmf.problem.units import mean_of
 from drnmf.problem.unobserved import mean_row, row_weights, with_rows_weighted
 from drnmf.problem.weights import Reading, WeightsLike, reading_of
@@ -458,15 +457,17 @@ class NMF(Streaming, Tables, Assigning, Factorising, BaseEstimator, Support):  #
 
         Parameters
         ----------
-        X : array of shape (rows, r), what `transform` returned
+        X : array or sparse matrix of shape (rows, r), what `transform` returned
 
         Returns
         -------
         WH : array of shape (rows, n_features_in_)
         """
         check_is_fitted(self)
-        floats = type(X) is np.ndarray and X.dtype.kind == "f"
-        W: Any = X if floats or is_tensor(X) or is_foreign(X) else real_numbers("W", X)
+        W: Any = X
+        W = W.toarray() if sp.issparse(W) else W
+        floats = type(W) is np.ndarray and W.dtype.kind == "f"
+        W = W if floats or is_tensor(W) or is_foreign(W) else real_numbers("W", W)
         if W.ndim != 2 or W.shape[1] != self.components_.shape[0]:
             raise ValueError(
                 f"W has shape {tuple(W.shape)}, but this model has {self.components_.shape[0]} components: "

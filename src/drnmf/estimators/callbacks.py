@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar, cast
 
 import numpy as np
-from sklearn.base import BaseEstimator
 
 from drnmf.algorithms.loop import Callback
 from drnmf.algorithms.result import Progress
@@ -19,6 +18,7 @@ from drnmf.backends.base import Data
 from drnmf.numerics import Grid
 from drnmf.objective.penalty import Penalties
 from drnmf.problem.problem import dispersions
+from drnmf.problem.scikit import BaseEstimator
 from drnmf.problem.units import mean_of
 from drnmf.solve.runner import Budget
 

@@ -8,8 +8,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from sklearn.base import BaseEstimator
-from sklearn.exceptions import ConvergenceWarning
 
 from drnmf.algorithms.loop import Callback
 from drnmf.backends.base import in_unit
@@ -24,6 +22,7 @@ from drnmf.parameters.common import Parameters
 from drnmf.parameters.fields import parameters_of
 from drnmf.parameters.solver import as_solver
 from drnmf.problem.problem import floors_at
+from drnmf.problem.scikit import BaseEstimator, ConvergenceWarning
 from drnmf.problem.units import losses_at
 from drnmf.problem.weights import reading_of
 from drnmf.solve.progress import progress_bar

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import TypeVar
 
 import numpy as np
-from sklearn.base import BaseEstimator, clone
 
 from drnmf.backends.tiles import sample_residuals
 from drnmf.losses.base import Loss, is_unsized
@@ -22,6 +21,7 @@ from drnmf.parameters.fields import checked
 from drnmf.parameters.solver import as_solver
 from drnmf.problem.device import place
 from drnmf.problem.problem import Problem
+from drnmf.problem.scikit import BaseEstimator, clone
 from drnmf.problem.weights import Reading
 from drnmf.selection.folds import HELD_OUT
 from drnmf.selection.noise import Betas, NoiseProfile, compare_losses

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.utils.validation import check_is_fitted
 
 from drnmf.algorithms.weights import Fixed, Policy
 from drnmf.estimators.base import NMF
@@ -26,6 +25,7 @@ from drnmf.objective.simplex import check_weights
 from drnmf.parameters.common import FOREIGN, MOVED
 from drnmf.parameters.fields import Kind, documented, parameter
 from drnmf.problem.parts import Division
+from drnmf.problem.scikit import check_is_fitted
 from drnmf.problem.weights import Reading
 
 

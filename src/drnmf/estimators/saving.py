@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.base import BaseEstimator
 
 from drnmf.algorithms.result import Trace
 from drnmf.losses.base import Omega
@@ -23,6 +22,7 @@ from drnmf.parameters.common import Parameters
 from drnmf.parameters.fields import parameters_of
 from drnmf.parameters.solver import Solver
 from drnmf.problem.device import as_numpy
+from drnmf.problem.scikit import BaseEstimator
 from drnmf.selection.alpha import AlphaPath
 from drnmf.selection.growth import Growth
 from drnmf.selection.noise import NoiseProfile

@@ -11,8 +11,6 @@ from typing import Any, ClassVar
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator
-from sklearn.utils import check_random_state
 
 from drnmf.algorithms.initialize import begun, check_factor
 from drnmf.algorithms.result import Trace
@@ -33,6 +31,7 @@ from drnmf.problem.check import check_scale, check_zeros
 from drnmf.problem.device import Placement, as_numpy, place
 from drnmf.problem.problem import degrees_of_freedom
 from drnmf.problem.receive import Received
+from drnmf.problem.scikit import BaseEstimator, check_random_state
 from drnmf.problem.units import Units
 from drnmf.problem.weights import WeightsLike, reading_of
 from drnmf.selection.growth import HELD, RECENT, Growth, asked_for, gain_of, held_rows, leftover, smallest_cosine

@@ -8,8 +8,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils.validation import check_is_fitted
 
 from drnmf.backends.base import Data
 from drnmf.backends.observed import HeldOut
@@ -19,6 +17,7 @@ from drnmf.numerics import Array, Indices, MatrixLike
 from drnmf.problem.device import as_host, as_numpy, is_foreign, kind_of, place, returned
 from drnmf.problem.problem import Problem
 from drnmf.problem.receive import Received
+from drnmf.problem.scikit import ClassNamePrefixFeaturesOutMixin, TransformerMixin, check_is_fitted
 from drnmf.problem.tabular import component_names
 from drnmf.problem.weights import WeightsLike
 from drnmf.selection.entries import counted, facts_of

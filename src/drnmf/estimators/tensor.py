@@ -12,7 +12,6 @@ from typing import Any, ClassVar, Self, cast
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
-from sklearn.utils.validation import check_is_fitted
 
 from drnmf.algorithms.initialize import check_factor
 from drnmf.algorithms.result import Result
@@ -34,6 +33,7 @@ from drnmf.problem.check import structured
 from drnmf.problem.device import Placement
 from drnmf.problem.problem import Problem
 from drnmf.problem.receive import Received
+from drnmf.problem.scikit import check_is_fitted
 from drnmf.problem.weights import WeightsLike, reading_of
 from drnmf.solve.encode import Encoder
 from drnmf.solve.settings import constraints_of

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import scipy.io
+import scipy
 import scipy.sparse as sp
 
 from drnmf.backends.entries import check_structure

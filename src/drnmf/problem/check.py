@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_array, validate_data
 
 from drnmf.backends.base import Ask, Data, Observed
 from drnmf.backends.entries import check_structure, first_bad_entry, first_true, is_sound, refusal, row_blocks
@@ -19,6 +17,7 @@ from drnmf.backends.open import is_dask
 from drnmf.losses.base import Omega, need_nonzeros_only
 from drnmf.losses.beta import Beta
 from drnmf.numerics import Array, Entries, Grid, MatrixLike, namespace
+from drnmf.problem.scikit import BaseEstimator, check_array, validate_data
 from drnmf.problem.tabular import Tabular, is_anndata, tabular
 
 if TYPE_CHECKING:

@@ -12,8 +12,6 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn import get_config
-from sklearn.base import BaseEstimator
 
 from drnmf.backends.base import Data, in_unit
 from drnmf.backends.observed import weigh
@@ -23,6 +21,7 @@ from drnmf.parameters.fields import check_choice
 from drnmf.parameters.solver import PRECISIONS
 from drnmf.problem.check import as_matrix, check_features, check_matrix, check_tensor
 from drnmf.problem.receive import Received, received
+from drnmf.problem.scikit import BaseEstimator, get_config
 from drnmf.problem.weights import Reading
 
 _HOST, _CUDA = 1, 2  # kinds of devices in DLPack

@@ -8,8 +8,8 @@ from itertools import combinations
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike
-from scipy.optimize import linear_sum_assignment
 
 from drnmf.numerics import Vector, real_numbers
 from drnmf.parameters.fields import check_choice
@@ -186,7 +186,7 @@ def assign(table: Vector, least: float = -np.inf) -> Indices:
     allowed = table >= least
     forbidden = -(1.0 + 2.0 * np.abs(table).max() * max(table.shape))  # more than all others together could gain
     gains = np.where(allowed, table, forbidden)
-    rows, columns = linear_sum_assignment(gains, maximize=True)
+    rows, columns = scipy.optimize.linear_sum_assignment(gains, maximize=True)
     index = np.full(table.shape[0], NONE, dtype=np.int64)
     kept = allowed[rows, columns]
     index[rows[kept]] = columns[kept]

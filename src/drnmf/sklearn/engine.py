@@ -12,7 +12,7 @@ from sklearn.utils import check_random_state
 
 from drnmf.algorithms.initialize import Start, begun
 from drnmf.algorithms.loop import Callback, Control
-from drnmf.algorithms.result import Progress, Result
+from drnmf.algorithms.result import Interrupted, Progress, Result
 from drnmf.algorithms.updates import as_rule
 from drnmf.algorithms.updates.newton import Newton
 from drnmf.backends.base import losses_of
@@ -99,7 +99,11 @@ def factorise(X: Entries, W: Array, H: Array, settings: Settings, sample_weight:
     begins, _ = begun(problem.data, rank, "custom", check_random_state(None), W, H, _units(problem))  # draws nothing
     with single_blas():
         until = _until(settings, problem, begins)
-        (run,) = solve([problem.begun(begins)], _runner(settings, placement.gpu, problem), overwrite=True, until=until)
+        runner = _runner(settings, placement.gpu, problem)
+        try:
+            (run,) = solve([problem.begun(begins)], runner, overwrite=True, until=until)
+        except Interrupted:  # Python ends a program as interrupted, not as failed, for the plain error alone
+            raise KeyboardInterrupt from None
         run = problem.with_zeros(problem.unobserved.cleared(problem.data, run), overwrite=True)
     found = _handed_back(placement, problem, problem.completed(run))
     if rows is not None and not rows.all():

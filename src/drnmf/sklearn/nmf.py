@@ -37,6 +37,8 @@ DEVICE = {"device": [str, None]}
 class Translated(theirs._BaseNMF):  # type: ignore[misc]
     """What the estimators here share: scikit-learn's parameters as settings of the engine."""
 
+    device: str | None = None  # of subclasses too whose `__init__` knows scikit-learn's parameters alone
+
     def fit(
         self, X: MatrixLike, y: object = None, W: Maybe = None, H: Maybe = None, sample_weight: Weights = None
     ) -> Self:
@@ -53,7 +55,8 @@ class Translated(theirs._BaseNMF):  # type: ignore[misc]
         -------
         self : the fitted estimator
         """
-        self.fit_transform(X, W=W, H=H, sample_weight=sample_weight)
+        given = {"W": W, "H": H, "sample_weight": sample_weight}  # a subclass may take fewer
+        self.fit_transform(X, **{name: value for name, value in given.items() if value is not None})
         return self
 
     @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]

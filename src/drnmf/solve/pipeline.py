@@ -15,8 +15,6 @@ from dataclasses import replace
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_random_state
 
 from drnmf.algorithms.certificates import certify
 from drnmf.algorithms.correlation import row_sums
@@ -44,6 +42,7 @@ from drnmf.parameters.fields import checked
 from drnmf.parameters.solver import as_solver
 from drnmf.problem.device import as_numpy
 from drnmf.problem.problem import Problem, constant_model_losses
+from drnmf.problem.scikit import ConvergenceWarning, check_random_state
 from drnmf.solve.encode import encode
 from drnmf.solve.progress import progress_bar
 from drnmf.solve.references import compute_references, run_improving

@@ -13,7 +13,6 @@ from functools import reduce
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.base import BaseEstimator
 
 from drnmf.backends.open import is_dask
 from drnmf.backends.parted import Parted, Piece
@@ -27,6 +26,7 @@ from drnmf.problem.check import check_entries, structured
 from drnmf.problem.device import is_sparse, is_tensor, place
 from drnmf.problem.parts import Division, open_part
 from drnmf.problem.receive import Received, received
+from drnmf.problem.scikit import BaseEstimator
 from drnmf.problem.tabular import Tabular, tabular
 from drnmf.problem.weights import WeightsLike, reading_of
 from drnmf.solve.encode import Encoder

@@ -18,8 +18,8 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.optimize import brentq, minimize
 
 from drnmf.algorithms.updates.base import Facts, Parts, Rule
 from drnmf.algorithms.updates.monotone import majorised
@@ -153,7 +153,7 @@ def _equal(evaluate: Evaluate) -> None:
 
     # the difference falls with lambda: of one sign at both ends, a vertex is best, and `evaluate` has kept it
     if apart(0.0) > 0.0 > apart(1.0):
-        brentq(apart, 0.0, 1.0, xtol=_ALIKE, maxiter=_TRIALS, disp=False)
+        scipy.optimize.brentq(apart, 0.0, 1.0, xtol=_ALIKE, maxiter=_TRIALS, disp=False)
 
 
 def _ascend(evaluate: Evaluate, start: Vector) -> None:
@@ -164,7 +164,7 @@ def _ascend(evaluate: Evaluate, start: Vector) -> None:
         G = evaluate(projected)
         return -float(projected @ G), -G
 
-    minimize(
+    scipy.optimize.minimize(
         negative, start, jac=True, method="SLSQP", bounds=[(0.0, 1.0)] * start.size,
         constraints={"type": "eq", "fun": lambda w: w.sum() - 1.0, "jac": np.ones_like},
         options={"maxiter": _TRIALS, "ftol": 1e-10},

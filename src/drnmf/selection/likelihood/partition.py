@@ -14,7 +14,7 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
-from scipy.interpolate import CubicSpline
+import scipy
 
 from drnmf.losses.beta import Beta
 from drnmf.numerics import Vector
@@ -77,7 +77,7 @@ class Partition:
         if self.at.size == 1:
             return np.full(self.mu.shape, logs[0])
         # log 0 = -inf, of which a spline would make NaN everywhere
-        return np.asarray(CubicSpline(np.log(self.at), np.maximum(logs, -1e4))(self._log_mu))
+        return np.asarray(scipy.interpolate.CubicSpline(np.log(self.at), np.maximum(logs, -1e4))(self._log_mu))
 
     @cached_property
     def _log_mu(self) -> Vector:

@@ -18,8 +18,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import minimize_scalar
-from scipy.stats import nbinom
+import scipy
 
 from drnmf.numerics import Vector
 from drnmf.selection.likelihood.grid import Grid
@@ -157,7 +156,7 @@ def likely_parameters(mixed: LogMass, weights: Sequence[Vector], bounds: tuple[f
         def cost(log: float, weight: Vector = weight, base: Vector = values[at]) -> float:
             return -float((mixed(low * math.exp(log)) - base) @ weight)
 
-        best = minimize_scalar(cost, bounds=ends, method="bounded", options={"xatol": _PRECISION})
+        best = scipy.optimize.minimize_scalar(cost, bounds=ends, method="bounded", options={"xatol": _PRECISION})
         # the search never comes to an end of its range: there the point of the grid is better
         parameters.append(low * math.exp(best.x if best.fun < 0.0 else float(logs[at])))
     return parameters
@@ -259,4 +258,6 @@ def drawn(V: Vector, size: float, unit: float, seed: int) -> Vector:
     """Draw entries with means V; what is NaN stays so."""
     # by quantiles: what V rounds to must not change which numbers other entries are drawn from
     quantiles, a = np.random.default_rng(seed).random(V.shape), size / unit
-    return np.where(np.isnan(V), math.nan, unit * nbinom.ppf(quantiles, a, a / (a + np.nan_to_num(V) / unit)))
+    return np.where(
+        np.isnan(V), math.nan, unit * scipy.stats.nbinom.ppf(quantiles, a, a / (a + np.nan_to_num(V) / unit))
+    )

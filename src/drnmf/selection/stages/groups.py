@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from scipy.cluster.hierarchy import fcluster, linkage
-from scipy.stats import norm
+from scipy.special import ndtr, ndtri
 
 from drnmf.backends.observed import HeldOut, product
 from drnmf.losses.base import Loss
@@ -169,7 +169,7 @@ class Asking:
             if self._asks(overall.sources[k], overall.components[again], overall.components[k], CLEARLY):
                 again.append(k)
         chosen, count = overall.some(sorted(again)), len(of_groups.sources)
-        clearly = float(norm.isf(norm.sf(CLEARLY) / max(count, 1)))
+        clearly = float(-ndtri(ndtr(-CLEARLY) / max(count, 1)))
         for k in _surest(of_groups, set(range(count))):
             if self._asks(of_groups.sources[k], chosen.components, of_groups.components[k], clearly):
                 chosen = chosen.and_those_of(of_groups.some([k]))
