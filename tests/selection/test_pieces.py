@@ -167,12 +167,20 @@ def test_scores_of_several_masks_add_up():
 
 
 def test_slopes_of_residuals():
-    fitted = np.geomspace(1.0, 1e3, 400)
-    assert binned_slope(fitted[::-1], 7.0 * fitted[::-1] ** 2) == pytest.approx(2.0, abs=0.01)
-    assert binned_slope(np.array([1.0, 2.0]), np.array([1.0, 8.0])) == pytest.approx(3.0)
-    assert math.isnan(binned_slope(np.full(50, 2.0), np.arange(50.0)))
-    assert math.isnan(binned_slope(np.ones(1), np.ones(1)))
-    assert binned_slope(np.array([0.0, 1.0, 2.0]), np.array([5.0, 1.0, 4.0])) == pytest.approx(2.0)
+    fitted, few = np.geomspace(1.0, 1e3, 400), np.array([1.0, 2.0])
+    assert binned_slope((fitted * (1 + 7**0.5))[::-1], fitted[::-1]) == pytest.approx(2.0, abs=0.01)
+    assert binned_slope(few + np.array([1.0, 8.0]) ** 0.5, few) == pytest.approx(3.0)
+    assert math.isnan(binned_slope(2.0 + np.arange(50.0), np.full(50, 2.0)))
+    assert math.isnan(binned_slope(np.full(1, 2.0), np.ones(1)))
+    assert binned_slope(np.array([5.0, 2.0, 4.0]), np.array([0.0, 1.0, 2.0])) == pytest.approx(2.0)
+
+
+def test_entries_that_are_nothing_do_not_rule_the_slope_of_residuals():
+    rng = np.random.default_rng(5)
+    fitted = np.append(rng.gamma(0.7, 30.0, 4000), np.geomspace(1e-12, 1e-7, 1000))
+    counts = rng.poisson(fitted).astype(float)
+    assert binned_slope(counts, fitted) == pytest.approx(1.0, abs=0.1)
+    assert binned_slope(fitted * rng.gamma(20.0, 0.05, fitted.size), fitted) == pytest.approx(2.0, abs=0.1)
 
 
 def test_agreement_is_the_mean_cosine_of_matched_components():
