@@ -183,6 +183,18 @@ def test_runs_see_counts_drawn_again_where_X_holds_counts(beta, counts_, seen):
     assert found.resample == seen
 
 
+@pytest.mark.parametrize("unit", [0.1, 1000.0])
+def test_counts_are_drawn_again_in_any_unit(unit, monkeypatch):
+    """What says that it holds counts is drawn as counts: by 1000 X not only rows are drawn anew."""
+    monkeypatch.setattr("drnmf.selection.noise.BETAS", (0.5, 1.0, 2.0))
+    one, other = (discover(c * counts(), BetaNMF(beta="auto", **QUICK), ranks=2, n_runs=4) for c in (1.0, unit))
+    assert one.noise.counts
+    assert one.resample == other.resample == "poisson"
+    np.testing.assert_allclose(other.stability, one.stability, atol=1e-3)
+    with pytest.raises(ValueError, match="X holds other numbers"):
+        discover(counts() + 0.5, BetaNMF(beta=1, **QUICK), ranks=2, n_runs=2, resample="poisson")
+
+
 @pytest.mark.slow
 def test_the_noise_says_whether_counts_are_drawn_again(monkeypatch):
     """Whole numbers of a mean of 400 with an error of a fifth are no counts, although they are on a grid."""

@@ -200,3 +200,5 @@ def test_heavy_rows_are_scaled_to_ten_median_rows_and_counts_stay_counts(form):
     scaled, other = (part.toarray() if sp.issparse(part) else part for part in (scaled, other))
     np.testing.assert_array_equal(scaled, [*X[:3], [16.0, 4.0]])
     np.testing.assert_allclose(other[3], (X[3] + math.pi) / 2)
+    tenths = scaled_rows(form(0.1 * X), factors)
+    np.testing.assert_allclose(tenths.toarray() if sp.issparse(tenths) else tenths, 0.1 * scaled)

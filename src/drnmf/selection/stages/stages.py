@@ -242,7 +242,8 @@ class Stages:
             or study.problem.columns
         ):
             return
-        how = resampling_for(study.problem.given, study.losses, self.ask.counts, noise is not None and noise.counts)
+        said = None if noise is None else noise.counts
+        how = resampling_for(study.problem.given, study.losses, self.ask.counts, said)
         if how != POISSON:
             return
         pool, first, before = pool.changed(resample=how), best_rank(table).rank, self.schedule.seconds
