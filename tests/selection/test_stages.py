@@ -340,4 +340,6 @@ def test_more_components_must_not_spoil_those_that_predict_best():
     assert with_most_stable(rare, 17, 0.6) == 24
     fewer = {4: np.full(4, 0.95), 5: np.array([0.9, 0.9, 0.9, 0.3, 0.2])}
     assert with_most_stable(fewer, 5, 0.6) == 4
+    small = {4: [1.0, 0.98, 0.98, 0.79], 5: [1.0, 0.93, 0.81, 0.54, 0.04], 7: [1.0, 0.9, 0.73, 0.69, 0.78, 0.71, -0.12]}
+    assert with_most_stable({rank: np.array(one) for rank, one in small.items()}, 5, 0.6) == 4  # 6 of 7 are stable
     assert with_most_stable({}, 5, 0.6) == 5

@@ -26,7 +26,7 @@ UNCERTAINTY = "uncertainty"
 HEAVY = 10.0
 """A capped row weighs at most this many times the median row."""
 FEW = 1000.0
-"""Units up to which the median positive entry may be a count: of more, other errors are larger than that of counting."""
+"""Units up to which the median positive entry may be a count; above, other errors are larger than that of counting."""
 _LARGEST = 1e18
 """Largest mean that the Poisson generator takes."""
 
