@@ -172,6 +172,7 @@ def test_slopes_of_residuals():
     assert binned_slope(few + np.array([1.0, 8.0]) ** 0.5, few) == pytest.approx(3.0)
     assert math.isnan(binned_slope(2.0 + np.arange(50.0), np.full(50, 2.0)))
     assert math.isnan(binned_slope(np.full(1, 2.0), np.ones(1)))
+    assert math.isnan(binned_slope(np.zeros(0), np.zeros(0)))
     assert binned_slope(np.array([5.0, 2.0, 4.0]), np.array([0.0, 1.0, 2.0])) == pytest.approx(2.0)
 
 

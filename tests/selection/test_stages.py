@@ -98,7 +98,9 @@ def test_what_is_said_of_the_noise():
     assert said[1] == "X holds counts (multiples of 2): NB(3) is the likeliest noise."
     assert said[2] == "Squared residuals grow like mu^1.25."
     assert "NB(3) expects mu^1.75" not in said[-1]  # within a half
-    assert "relative error, not counts" in describe(counts, 0.5, 1.25, wide, False, 900.0)[1]
+    assert "cannot be told from a relative error" in describe(counts, 0.5, 1.25, wide, False, 900.0)[1]
+    flat = describe(others, 1.0, math.nan, Candidate(noise_for(KL), KL), False, 0.3)
+    assert flat == ("The variance grows like mu^1: error like the root of the mean.",)  # not counts: nothing says so
     gamma = Candidate(noise_for(IS), IS)
     assert describe(others, 0.0, math.nan, gamma, False, 1.0) == ("The variance grows like mu^2: relative error.",)
     believed = describe(others, 0.0, 1.4, gamma, False, 1.0)[-1]

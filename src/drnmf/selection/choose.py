@@ -347,13 +347,12 @@ def first_within(scores: Sequence[Scores]) -> int:
 
 def describe(facts: Facts, beta: float, slope: float, best: Candidate, counts: bool, middle: float) -> tuple[str, ...]:
     """Describe the noise of X, and what the residuals say."""
-    notes = [f"The variance grows like mu^{2.0 - beta:.3g}: {noise_of(Beta(beta))}."]
+    notes = [f"The variance grows like mu^{2.0 - beta:.3g}: {noise_of(Beta(beta), counts)}."]
     if best.counts and counts:
         notes.append(f"X holds counts (multiples of {facts.unit:g}): {best.name} is the likeliest noise.")
     elif best.counts:
-        notes.append(
-            f"{best.name} is the likeliest noise; at means of {middle:.3g} that is a relative error, not counts."
-        )
+        told = f"counts of such means ({middle:.3g}) cannot be told from a relative error"
+        notes.append(f"{best.name} is the likeliest noise; {told}.")
     expected = power_at(best.loss, middle)
     if math.isfinite(slope):
         notes.append(f"Squared residuals grow like mu^{slope:.2f}.")

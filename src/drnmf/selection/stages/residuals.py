@@ -96,6 +96,8 @@ def binned_slope(x: Vector, fitted: Vector) -> float:
     >>> round(binned_slope(v + v**0.75, v), 1)
     1.5
     """
+    if not fitted.size:
+        return math.nan
     levels, means = grouped(fitted, (x - fitted) ** 2)
     told = np.array([bool(np.any(x[group] != 0.0)) for group in _groups(fitted)])
     used = told & (levels > LEAST_LEVEL * float(fitted.mean())) & (means > 0)
