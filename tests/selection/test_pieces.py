@@ -13,6 +13,7 @@ from scipy import stats
 from drnmf.backends.observed import Entries
 from drnmf.losses.beta import KL, Beta
 from drnmf.problem.receive import Received
+from drnmf.selection.choose import Tried, undecided
 from drnmf.selection.entries import Facts, facts_of
 from drnmf.selection.folds import Fold, too_few_to_hold_out
 from drnmf.selection.likelihood.grid import Grid
@@ -164,6 +165,16 @@ def test_scores_of_several_masks_add_up():
     both = joined([one, Scores(one.rows, one.columns, one.row_weights, one.column_weights, 8.0)])
     assert (both.mean, both.parameter) == (one.mean, pytest.approx(4.0))
     np.testing.assert_array_equal(both.row_weights, 2.0 * one.row_weights)
+
+
+@pytest.mark.parametrize(("factor", "more"), [(1.0, True), (2.0, True), (math.nan, False)])
+def test_ranks_that_uncertainties_do_not_tell_apart_are_judged_by_more_runs(factor, more):
+    """Four and seven components of Baltimore's air differ by nine nats: single fits would decide by their seed."""
+    rows, one = np.tile([0.4, -0.35], 50), np.full(100, 10.0)
+    scores = [Scores(k * rows, np.full(50, k * rows.sum() / 50), one, np.full(50, 20.0), factor=factor) for k in (1, 2)]
+    tried = [Tried(rank, seen) for rank, seen in zip((4, 7), scores, strict=True)]
+    assert undecided(tried) is more
+    assert not undecided(tried[:1])
 
 
 def test_slopes_of_residuals():

@@ -258,8 +258,8 @@ def near_best(tried: Sequence[Tried]) -> list[Tried]:
 
 
 def undecided(tried: Sequence[Tried]) -> bool:
-    """Tell whether several ranks may be right, and entries scatter farther than uncertainties say at all of them."""
-    return _compared(tried) is not None and min(one.factor for one in tried) > AS_SAID and len(near_best(tried)) > 1
+    """Tell whether several ranks may be right where uncertainties are known: single fits then decide by their seed."""
+    return _compared(tried) is not None and not math.isnan(tried[0].factor) and len(near_best(tried)) > 1
 
 
 def doubt(tried: Sequence[Tried]) -> tuple[str, ...]:

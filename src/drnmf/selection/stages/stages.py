@@ -60,7 +60,7 @@ from drnmf.solve.settings import terms_of
 RUNS_PER_RANK = 4
 """Runs that judge a rank, however many the consensus has: the answer must not depend on those."""
 MORE_JUDGES = 4
-"""How many times as many runs judge the ranks where uncertainties that are too small leave several of them."""
+"""How many times as many runs judge the ranks where uncertainties leave several of them."""
 LOOKS = 2
 """Runs of a rank that say where to read the noise: the first of those that judge it, so that none is made twice."""
 REDRAWN_RUNS = 8
@@ -372,10 +372,9 @@ class Stages:
         return search.table
 
     def _judged_again(self, pool: RunPool, table: list[Tried], how: str) -> list[Tried]:
-        """Judge the ranks by more runs where uncertainties are too small at every rank, and leave several of them.
+        """Judge the ranks by more runs where uncertainties are known, and leave several of them.
 
-        Then nothing but the scatter of entries says how sure a gain is, and what single fits predict differs by as
-        much: the answer would follow the seed.
+        What single fits predict differs by as much as these ranks do: the answer would follow the seed.
         """
         if self._left or self.interrupted or not undecided(table):
             return table
