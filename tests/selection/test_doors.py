@@ -18,7 +18,7 @@ from drnmf.problem.weights import Reading
 from drnmf.selection import alpha, folds
 from drnmf.selection.resampling import POISSON
 from drnmf.selection.stages.run_pool import Study
-from drnmf.selection.stages.stages import Stages
+from drnmf.selection.stages.stages import Larger, Stages
 
 QUICK = {"max_iter": 20, "tol": 1e-3, "random_state": 0}
 
@@ -181,6 +181,29 @@ def test_what_is_said_of_counts_is_believed():
 def test_runs_see_counts_drawn_again_where_X_holds_counts(beta, counts_, seen):
     found = discover(counts(), BetaNMF(beta=beta, **QUICK), ranks=2, n_runs=2, counts=counts_)
     assert found.resample == seen
+
+
+@pytest.mark.parametrize("runs", [4, 7])
+def test_the_rank_of_a_discovery_is_that_of_the_profile_however_many_runs_there_are(runs, monkeypatch):
+    """Also where runs of more components than predict best said how many there are."""
+    larger = Larger(6, 5)
+    monkeypatch.setattr(Stages, "_look_above", lambda self, *_: setattr(self, "larger", larger))
+    profile = rank_profile(BetaNMF(beta=1, **QUICK), counts(), ranks=range(1, 4), n_masks=2)
+    found = discover(counts(), BetaNMF(beta=1, **QUICK), ranks=range(1, 4), n_runs=runs, level=None)
+    assert found.rank == profile.best == 5
+    assert 0 < found.stable.sum() < 5
+
+
+@pytest.mark.parametrize("unit", [0.1, 1000.0])
+def test_counts_are_drawn_again_in_any_unit(unit, monkeypatch):
+    """What says that it holds counts is drawn as counts: by 1000 X not only rows are drawn anew."""
+    monkeypatch.setattr("drnmf.selection.noise.BETAS", (0.5, 1.0, 2.0))
+    one, other = (discover(c * counts(), BetaNMF(beta="auto", **QUICK), ranks=2, n_runs=4) for c in (1.0, unit))
+    assert one.noise.counts
+    assert one.resample == other.resample == "poisson"
+    np.testing.assert_allclose(other.stability, one.stability, atol=1e-3)
+    with pytest.raises(ValueError, match="X holds other numbers"):
+        discover(counts() + 0.5, BetaNMF(beta=1, **QUICK), ranks=2, n_runs=2, resample="poisson")
 
 
 @pytest.mark.slow

@@ -28,6 +28,14 @@ def test_the_noise_is_found_at_any_scale(noise, scale):
     assert abs(profile.slope - (2.0 - truth)) < 0.35
 
 
+def test_residuals_of_counts_with_empty_corners_grow_like_counts():
+    rng = np.random.default_rng(3)
+    W, H = (rng.gamma(0.7, size=shape) * (rng.random(shape) < 0.6) for shape in ((60, 3), (3, 40)))
+    profile = noise_profile(BetaNMF(3, random_state=0), rng.poisson(20.0 * W @ H))
+    assert (profile.best, profile.slope) == (1.0, pytest.approx(1.0, abs=0.2))
+    assert not any("believed" in note for note in profile.notes)
+
+
 @pytest.mark.slow
 def test_overdispersed_counts_are_negative_binomial_and_poisson_ones_are_poisson():
     X, _ = planted("negative binomial")

@@ -13,6 +13,7 @@ from scipy import stats
 from drnmf.backends.observed import Entries
 from drnmf.losses.beta import KL, Beta
 from drnmf.problem.receive import Received
+from drnmf.selection.choose import Tried, undecided
 from drnmf.selection.entries import Facts, facts_of
 from drnmf.selection.folds import Fold, predict, too_few_to_hold_out
 from drnmf.selection.likelihood.grid import Grid
@@ -165,13 +166,32 @@ def test_scores_of_several_masks_add_up():
     np.testing.assert_array_equal(both.row_weights, 2.0 * one.row_weights)
 
 
+@pytest.mark.parametrize(("factor", "more"), [(1.0, True), (2.0, True), (math.nan, False)])
+def test_ranks_that_uncertainties_do_not_tell_apart_are_judged_by_more_runs(factor, more):
+    """Four and seven components of Baltimore's air differ by nine nats: single fits would decide by their seed."""
+    rows, one = np.tile([0.4, -0.35], 50), np.full(100, 10.0)
+    scores = [Scores(k * rows, np.full(50, k * rows.sum() / 50), one, np.full(50, 20.0), factor=factor) for k in (1, 2)]
+    tried = [Tried(rank, seen) for rank, seen in zip((4, 7), scores, strict=True)]
+    assert undecided(tried) is more
+    assert not undecided(tried[:1])
+
+
 def test_slopes_of_residuals():
-    fitted = np.geomspace(1.0, 1e3, 400)
-    assert binned_slope(fitted[::-1], 7.0 * fitted[::-1] ** 2) == pytest.approx(2.0, abs=0.01)
-    assert binned_slope(np.array([1.0, 2.0]), np.array([1.0, 8.0])) == pytest.approx(3.0)
-    assert math.isnan(binned_slope(np.full(50, 2.0), np.arange(50.0)))
-    assert math.isnan(binned_slope(np.ones(1), np.ones(1)))
-    assert binned_slope(np.array([0.0, 1.0, 2.0]), np.array([5.0, 1.0, 4.0])) == pytest.approx(2.0)
+    fitted, few = np.geomspace(1.0, 1e3, 400), np.array([1.0, 2.0])
+    assert binned_slope((fitted * (1 + 7**0.5))[::-1], fitted[::-1]) == pytest.approx(2.0, abs=0.01)
+    assert binned_slope(few + np.array([1.0, 8.0]) ** 0.5, few) == pytest.approx(3.0)
+    assert math.isnan(binned_slope(2.0 + np.arange(50.0), np.full(50, 2.0)))
+    assert math.isnan(binned_slope(np.full(1, 2.0), np.ones(1)))
+    assert math.isnan(binned_slope(np.zeros(0), np.zeros(0)))
+    assert binned_slope(np.array([5.0, 2.0, 4.0]), np.array([0.0, 1.0, 2.0])) == pytest.approx(2.0)
+
+
+def test_entries_that_are_nothing_do_not_rule_the_slope_of_residuals():
+    rng = np.random.default_rng(5)
+    fitted = np.append(rng.gamma(0.7, 30.0, 4000), np.geomspace(1e-12, 1e-7, 1000))
+    counts = rng.poisson(fitted).astype(float)
+    assert binned_slope(counts, fitted) == pytest.approx(1.0, abs=0.1)
+    assert binned_slope(fitted * rng.gamma(20.0, 0.05, fitted.size), fitted) == pytest.approx(2.0, abs=0.1)
 
 
 def test_agreement_is_the_mean_cosine_of_matched_components():
@@ -191,3 +211,5 @@ def test_heavy_rows_are_scaled_to_ten_median_rows_and_counts_stay_counts(form):
     scaled, other = (part.toarray() if sp.issparse(part) else part for part in (scaled, other))
     np.testing.assert_array_equal(scaled, [*X[:3], [16.0, 4.0]])
     np.testing.assert_allclose(other[3], (X[3] + math.pi) / 2)
+    tenths = scaled_rows(form(0.1 * X), factors)
+    np.testing.assert_allclose(tenths.toarray() if sp.issparse(tenths) else tenths, 0.1 * scaled)

@@ -97,7 +97,9 @@ def test_what_is_said_of_the_noise():
     assert said[1] == "X holds counts (multiples of 2): NB(3) is the likeliest noise."
     assert said[2] == "Squared residuals grow like mu^1.25."
     assert "NB(3) expects mu^1.75" not in said[-1]  # within a half
-    assert "relative error, not counts" in describe(counts, 0.5, 1.25, wide, False, 900.0)[1]
+    assert "cannot be told from a relative error" in describe(counts, 0.5, 1.25, wide, False, 900.0)[1]
+    flat = describe(others, 1.0, math.nan, Candidate(noise_for(KL), KL), False, 0.3)
+    assert flat == ("The variance grows like mu^1: error like the root of the mean.",)  # not counts: nothing says so
     gamma = Candidate(noise_for(IS), IS)
     assert describe(others, 0.0, math.nan, gamma, False, 1.0) == ("The variance grows like mu^2: relative error.",)
     believed = describe(others, 0.0, 1.4, gamma, False, 1.0)[-1]
@@ -339,4 +341,6 @@ def test_more_components_must_not_spoil_those_that_predict_best():
     assert with_most_stable(rare, 17, 0.6) == 24
     fewer = {4: np.full(4, 0.95), 5: np.array([0.9, 0.9, 0.9, 0.3, 0.2])}
     assert with_most_stable(fewer, 5, 0.6) == 4
+    small = {4: [1.0, 0.98, 0.98, 0.79], 5: [1.0, 0.93, 0.81, 0.54, 0.04], 7: [1.0, 0.9, 0.73, 0.69, 0.78, 0.71, -0.12]}
+    assert with_most_stable({rank: np.array(one) for rank, one in small.items()}, 5, 0.6) == 4  # 6 of 7 are stable
     assert with_most_stable({}, 5, 0.6) == 5

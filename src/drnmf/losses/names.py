@@ -124,19 +124,25 @@ def every_loss(betas: Mapping[str, object]) -> Omega:
 _NOISES = {0.0: "relative error", 1.0: "counts", 2.0: "constant error"}
 
 
-def noise_of(loss: Loss) -> str:
+def noise_of(loss: Loss, counts: bool = True) -> str:
     """Say in words for which noise a loss is made; the name of the loss where no words are known.
+
+    `counts` says whether X holds any: a variance in proportion to the mean is Poisson's only then.
 
     >>> noise_of(Beta(1.0)), noise_of(NegativeBinomial(46)), noise_of(Beta(0.75)), noise_of(Beta(3.0))
     ('counts', 'overdispersed counts', 'between relative error and counts', 'flatter than constant error')
+    >>> noise_of(Beta(1.0), counts=False), noise_of(NegativeBinomial(46), counts=False)
+    ('error like the root of the mean', 'between relative error and counts')
     """
     if isinstance(loss, NegativeBinomial):
-        return "overdispersed counts"
+        return "overdispersed counts" if counts else f"between {_NOISES[0.0]} and {_NOISES[1.0]}"
     if not isinstance(loss, Beta):
         return loss.name
     if loss.beta > 2.0:
         return f"flatter than {_NOISES[2.0]}"
     low = float(int(loss.beta))
+    if loss.beta == 1.0 and not counts:
+        return "error like the root of the mean"
     return _NOISES.get(loss.beta) or f"between {_NOISES[low]} and {_NOISES[low + 1.0]}"
 
 

@@ -215,6 +215,7 @@ class Discovered(TypedDict):
     intervals: Covered | None
     beta: float | None
     slope: float | None
+    counts: bool | None
     profiles: str
     penalties: list[str]
     finding: str

@@ -138,7 +138,8 @@ class SearchResult:
                 f"stability {self.stability.max():.2f})."
             )
         known = "uncertainties as given" if self.resample == UNCERTAINTY else None
-        names = ", ".join(f"{loss.name} ({known or noise_of(loss)})" for loss in self.losses)
+        counts = self.noise is None or self.noise.counts
+        names = ", ".join(f"{loss.name} ({known or noise_of(loss, counts)})" for loss in self.losses)
         return f"{first}{'So far ' if first else ''}{count} stable components of {self.rank}, under {names}."
 
 

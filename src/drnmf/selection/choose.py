@@ -240,8 +240,8 @@ def near_best(tried: Sequence[Tried]) -> list[Tried]:
 
 
 def undecided(tried: Sequence[Tried]) -> bool:
-    """Tell whether several ranks may be right, and entries scatter farther than uncertainties say at all of them."""
-    return _compared(tried) is not None and min(one.factor for one in tried) > AS_SAID and len(near_best(tried)) > 1
+    """Tell whether several ranks may be right where uncertainties are known: single fits then decide by their seed."""
+    return _compared(tried) is not None and not math.isnan(tried[0].factor) and len(near_best(tried)) > 1
 
 
 def doubt(tried: Sequence[Tried]) -> tuple[str, ...]:
@@ -329,13 +329,12 @@ def first_within(scores: Sequence[Scores]) -> int:
 
 def describe(facts: Facts, beta: float, slope: float, best: Candidate, counts: bool, middle: float) -> tuple[str, ...]:
     """Describe the noise of X, and what the residuals say."""
-    notes = [f"The variance grows like mu^{2.0 - beta:.3g}: {noise_of(Beta(beta))}."]
+    notes = [f"The variance grows like mu^{2.0 - beta:.3g}: {noise_of(Beta(beta), counts)}."]
     if best.counts and counts:
         notes.append(f"X holds counts (multiples of {facts.unit:g}): {best.name} is the likeliest noise.")
     elif best.counts:
-        notes.append(
-            f"{best.name} is the likeliest noise; at means of {middle:.3g} that is a relative error, not counts."
-        )
+        told = f"counts of such means ({middle:.3g}) cannot be told from a relative error"
+        notes.append(f"{best.name} is the likeliest noise; {told}.")
     expected = power_at(best.loss, middle)
     if math.isfinite(slope):
         notes.append(f"Squared residuals grow like mu^{slope:.2f}.")

@@ -35,7 +35,7 @@ from drnmf.selection.entries import ONE_COMPONENT, one_component
 from drnmf.selection.intervals.bars import Intervals
 from drnmf.selection.noise import NoiseProfile
 from drnmf.selection.rank import check_ranks
-from drnmf.selection.resampling import RESAMPLINGS, UNCERTAINTY, cap_factors, resampling_for
+from drnmf.selection.resampling import POISSON, RESAMPLINGS, UNCERTAINTY, cap_factors, check_whole, resampling_for
 from drnmf.selection.stages.groups import in_groups, search_beside_known
 from drnmf.selection.stages.ranks import rows_of
 from drnmf.selection.stages.residuals import FOR_W, LAST, contributions, residuals
@@ -172,6 +172,8 @@ def _check_resampling(resample: str | None, received: Received) -> None:
     check_choice("resample", resample, ("auto", *RESAMPLINGS, UNCERTAINTY))
     if resample == UNCERTAINTY and not received.known:
         raise ValueError('resample="uncertainty" draws X by the uncertainties of its entries: give uncertainty.')
+    if resample == POISSON:
+        check_whole(received.X)
     if resample == "bootstrap" and received.observed is not None:
         raise ValueError('resample="bootstrap" draws rows of X, which have weights here: use "poisson" or None.')
 
@@ -180,7 +182,7 @@ def _resampling(asked: Asked, study: Study, noise: NoiseProfile | None) -> str |
     """What each run sees: what the user asked for, or what X asks for."""
     if asked.resample != "auto":
         return asked.resample
-    said = noise is not None and noise.counts
+    said = None if noise is None else noise.counts
     return resampling_for(study.problem.given, study.losses, asked.counts, said)
 
 

@@ -322,7 +322,7 @@ class NoiseQuestion:
         }
         structure = self._structure(folds[0], seen[0], best.loss, runs[0][best.loss]) if self.fraction else math.nan
         x, mu = folds[0].entries(fits[0][best.loss], seen=bool(self.fraction))
-        slope = binned_slope(mu, (x - mu) ** 2)
+        slope = binned_slope(x, mu)
         compared = ComparedNoises(
             listed, scores, chosen, slope, structure, middle, exact, solutions, self.known, self.counts
         )

@@ -93,7 +93,7 @@ def rank_profile(
         next to the best, as `discover` and ``n_components="auto"`` search
     held_out : share of the entries left out of the fits; 0 compares by BIC alone
     n_masks : how often entries are held out, other ones each time: the time grows with it, and standard errors fall.
-        Four times as often where uncertainties are too small at every rank and leave several of them
+        Four times as often where uncertainties leave several ranks
     counts : whether X holds counts, which are drawn from its means: True compares noises of counts alone, False all
         others; None lets the data say
     entry_weight, uncertainty : as in `BetaNMF.fit`; a weight says how often its entry counts, an uncertainty is its

@@ -17,7 +17,7 @@ from drnmf.losses.negative_binomial import NegativeBinomial
 from drnmf.numerics import Entries, Vector
 from drnmf.parameters.fields import check_choice
 from drnmf.problem.receive import Received
-from drnmf.selection.entries import facts_of
+from drnmf.selection.entries import facts_of, pieces
 
 POISSON, BOOTSTRAP = "poisson", "bootstrap"
 RESAMPLINGS = (POISSON, BOOTSTRAP)
@@ -25,22 +25,31 @@ UNCERTAINTY = "uncertainty"
 """X drawn again by the uncertainties of its entries, which are weights 1 / uncertainty^2."""
 HEAVY = 10.0
 """A capped row weighs at most this many times the median row."""
+FEW = 1000.0
+"""Units up to which the median positive entry may be a count; above, other errors are larger than that of counting."""
 _LARGEST = 1e18
 """Largest mean that the Poisson generator takes."""
 
 
-def resampling_for(received: Received, losses: Omega | Interval, counts: bool | None, said: bool) -> str | None:
-    """Choose what each run sees, by what is known of counts: from the user (`counts`), the loss or the noise (`said`).
+def resampling_for(received: Received, losses: Omega | Interval, counts: bool | None, said: bool | None) -> str | None:
+    """Choose what each run sees, by what is known of counts: from the user (`counts`), the noise (`said`) or the loss.
 
-    Whole numbers under a loss of counts are drawn as counts, whether the loss was given or found: among rows drawn anew
-    a component of few rows is absent from many runs.
+    Entries on a grid under a loss of counts are drawn as counts, whether the loss was given or found: among rows drawn
+    anew a component of few rows is absent from many runs. Where a user gave it (`said` is None) nothing but whole
+    numbers says so; where the noise asked for it X may be in any unit, as long as its entries are few of them (`FEW`).
     """
     if received.known:
         return UNCERTAINTY
-    said = said or _of_counts(losses)
-    if (said if counts is None else counts) and facts_of(received.X).unit == 1.0:
-        return POISSON
+    unit = facts_of(received.X).unit
+    if unit is not None:
+        few = unit == 1.0 if said is None else _middle(received.X) <= FEW * unit
+        if (said or (few and _of_counts(losses))) if counts is None else counts:
+            return POISSON
     return None if received.observed is not None else BOOTSTRAP
+
+
+def _middle(X: Entries) -> float:
+    return float(np.median(np.concatenate([values[values > 0] for values, _ in pieces(X)])))
 
 
 def _of_counts(losses: Omega | Interval) -> bool:
@@ -58,11 +67,14 @@ def seen_by_run(received: Received, how: str | None, factors: Vector | None, see
     assert not isinstance(received.observed, HeldOut)
     X = redrawn(received.X, received.observed, seed) if how == UNCERTAINTY else received.X
     X = X if factors is None else scaled_rows(X, factors)
-    return resampled(X, how, seed) if how in RESAMPLINGS else X
+    unit = facts_of(received.X).unit if how == POISSON else None
+    return resampled(X, how, seed, unit or 1.0) if how in RESAMPLINGS else X
 
 
-def resampled(X: Entries, how: str, seed: int) -> Entries:
+def resampled(X: Entries, how: str, seed: int, unit: float = 1.0) -> Entries:
     """Draw another X from a seed: "poisson", counts with X as their mean, or "bootstrap", rows of X with replacement.
+
+    Counts are multiples of a unit, and only their number is drawn.
 
     >>> resampled(np.array([[0.0, 4.0]]), "bootstrap", 0).tolist()
     [[0.0, 4.0]]
@@ -73,15 +85,23 @@ def resampled(X: Entries, how: str, seed: int) -> Entries:
         return X[rng.integers(X.shape[0], size=X.shape[0])]
     entries = X.data if sp.issparse(X) else X
     missing = np.isnan(entries)
-    means = np.where(missing, 0.0, entries)
-    if not bool(((means == np.floor(means)) & (means >= 0)).all()) or float(means.max(initial=0.0)) > _LARGEST:
-        raise ValueError('resample="poisson" draws counts, but X holds other numbers: use "bootstrap" or None.')
-    drawn = np.where(missing, np.nan, rng.poisson(means)).astype(entries.dtype)
+    means = np.where(missing, 0.0, entries) / unit
+    if unit == 1.0:
+        check_whole(means)
+    drawn = np.where(missing, np.nan, unit * rng.poisson(means)).astype(entries.dtype)
     if not sp.issparse(X):
         return drawn
     again = X.copy()
     again.data = drawn
     return again
+
+
+def check_whole(X: Entries) -> None:
+    """Refuse to draw counts where entries are no whole numbers; NaN is not observed."""
+    for values, _ in pieces(X):
+        seen = values[np.isfinite(values)]
+        if bool(((seen != np.floor(seen)) | (seen < 0)).any()) or float(seen.max(initial=0.0)) > _LARGEST:
+            raise ValueError('resample="poisson" draws counts, but X holds other numbers: use "bootstrap" or None.')
 
 
 def redrawn(X: Entries, observed: Observed | None, seed: int) -> Entries:
@@ -121,12 +141,17 @@ def cap_factors(X: Entries) -> Vector | None:
 
 
 def scaled_rows(X: Entries, factors: Vector) -> Entries:
-    """Multiply the rows of X by factors; counts stay counts.
+    """Multiply the rows of X by factors; counts stay counts, in their unit.
 
     >>> scaled_rows(np.array([[4.0, 3.0]]), np.array([0.5])).tolist()
     [[2.0, 2.0]]
+    >>> scaled_rows(np.array([[0.4, 0.3]]), np.array([0.5])).round(12).tolist()
+    [[0.2, 0.2]]
     """
-    scaled = sp.csr_array(sp.diags_array(factors) @ X) if sp.issparse(X) else X * factors[:, None]
-    if facts_of(X).unit is None:
+    scaled, unit = (
+        sp.csr_array(sp.diags_array(factors) @ X) if sp.issparse(X) else X * factors[:, None],
+        facts_of(X).unit,
+    )
+    if unit is None:
         return scaled.astype(X.dtype)
-    return (scaled.rint() if sp.issparse(X) else np.rint(scaled)).astype(X.dtype)
+    return ((scaled / unit).rint() * unit if sp.issparse(X) else np.rint(scaled / unit) * unit).astype(X.dtype)

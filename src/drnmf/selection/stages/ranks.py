@@ -88,10 +88,11 @@ def with_most_stable(found: Mapping[int, Vector], first: int, threshold: float) 
     """Choose the rank of which most components are stable, the smallest of those.
 
     More components than predict best (`first`) must not spoil the others: where their stable ones come again worse,
-    taken together (`Tried.merit`), than those of the rank that predicts best, what came in addition is half of another.
+    taken together (`Tried.merit`), than those of the rank that predicts best, or of a smaller one, what came in
+    addition is half of another.
     """
     stable = {rank: Tried(rank, None, values[values >= threshold]) for rank, values in found.items()}
-    least = stable[first].merit if first in stable else -math.inf
+    least = max((one.merit for rank, one in stable.items() if rank <= first), default=-math.inf)
     allowed = [rank for rank, one in stable.items() if rank <= first or one.merit >= least]
     return max(allowed, key=lambda rank: (stable[rank].stability.size, -rank), default=first)
 

@@ -14,11 +14,15 @@ from drnmf.backends.entries import row_blocks
 from drnmf.losses.base import Loss
 from drnmf.numerics import ENCODE_ITERATIONS, EPS, Array, Vector
 from drnmf.problem.problem import Problem
+from drnmf.selection.entries import Indices
 from drnmf.selection.stages.schedule import Schedule
 from drnmf.solve.encode import Encoder
 
 BINS = 20
 """Groups of entries with like fitted values."""
+
+LEAST_LEVEL = 0.01
+"""Part of the mean below which fitted values say nothing of how residuals grow with them."""
 
 
 @dataclass(frozen=True)
@@ -72,22 +76,33 @@ def _expected(levels: Vector, squares: Vector, loss: Loss) -> Vector:
 
 def grouped(fitted: Vector, squares: Vector) -> tuple[Vector, Vector]:
     """Compute means of fitted values and of squared residuals over groups of similar fitted values, of one size."""
-    groups = [group for group in np.array_split(np.argsort(fitted, kind="stable"), BINS) if group.size]
+    groups = _groups(fitted)
     return np.array([fitted[group].mean() for group in groups]), np.array([squares[group].mean() for group in groups])
 
 
-def binned_slope(fitted: Vector, squares: Vector) -> float:
-    """Fit a line to log mean square against log mean fitted value over groups of one size; NaN where all are alike.
+def _groups(fitted: Vector) -> list[Indices]:
+    order = np.argsort(fitted, kind="stable")
+    return [group for group in np.array_split(order, BINS) if group.size]
+
+
+def binned_slope(x: Vector, fitted: Vector) -> float:
+    """Fit a line to log mean squared residual against log mean fitted value over groups of one size; NaN without one.
+
+    A group that is predicted as next to nothing, and is nothing, says that its entries are zero, not how they scatter:
+    its squares are those of the fitted values themselves, whatever the noise, and far out on the logarithmic scale.
 
     >>> v = np.linspace(1, 100, 2000)
-    >>> round(binned_slope(v, v**1.5), 1)
+    >>> round(binned_slope(v + v**0.75, v), 1)
     1.5
     """
-    levels, means = grouped(fitted, squares)
-    used = (levels > 0) & (means > 0)
-    x, y = np.log(levels[used]), np.log(means[used])
-    spread = float(((x - x.mean()) ** 2).sum()) if x.size > 1 else 0.0
-    return float(((x - x.mean()) * (y - y.mean())).sum() / spread) if spread > 1e-12 else math.nan
+    if not fitted.size:
+        return math.nan
+    levels, means = grouped(fitted, (x - fitted) ** 2)
+    told = np.array([bool(np.any(x[group] != 0.0)) for group in _groups(fitted)])
+    used = told & (levels > LEAST_LEVEL * float(fitted.mean())) & (means > 0)
+    at, y = np.log(levels[used]), np.log(means[used])
+    spread = float(((at - at.mean()) ** 2).sum()) if at.size > 1 else 0.0
+    return float(((at - at.mean()) * (y - y.mean())).sum() / spread) if spread > 1e-12 else math.nan
 
 
 LAST = "contributions"

@@ -36,6 +36,7 @@ from drnmf.selection.alpha import (
 from drnmf.selection.choose import Tried, best_rank, near_best, undecided, why_rank
 from drnmf.selection.consensus import Consensus, come_again, consensus
 from drnmf.selection.folds import HELD_OUT, too_few_to_hold_out
+from drnmf.selection.intervals.scatter import like, scatter_of
 from drnmf.selection.likelihood.scores import joined
 from drnmf.selection.noise import NoiseProfile, read_noise
 from drnmf.selection.resampling import HEAVY, POISSON, resampling_for
@@ -51,7 +52,7 @@ from drnmf.selection.stages.ranks import (
     with_most_stable,
 )
 from drnmf.selection.stages.residuals import LAST
-from drnmf.selection.stages.run_pool import RunPool, Study, rows_seen
+from drnmf.selection.stages.run_pool import LARGE, RunPool, Study, rows_seen
 from drnmf.selection.stages.runs import Run
 from drnmf.selection.stages.schedule import Schedule
 from drnmf.solve.settings import terms_of
@@ -59,7 +60,7 @@ from drnmf.solve.settings import terms_of
 RUNS_PER_RANK = 4
 """Runs that judge a rank, however many the consensus has: the answer must not depend on those."""
 MORE_JUDGES = 4
-"""How many times as many runs judge the ranks where uncertainties that are too small leave several of them."""
+"""How many times as many runs judge the ranks where uncertainties leave several of them."""
 LOOKS = 2
 """Runs of a rank that say where to read the noise: the first of those that judge it, so that none is made twice."""
 REDRAWN_RUNS = 8
@@ -217,7 +218,8 @@ class Stages:
             or study.problem.columns
         ):
             return
-        how = resampling_for(study.problem.given, study.losses, self.ask.counts, noise is not None and noise.counts)
+        said = None if noise is None else noise.counts
+        how = resampling_for(study.problem.given, study.losses, self.ask.counts, said)
         if how != POISSON:
             return
         pool, first, before = pool.changed(resample=how), best_rank(table).rank, self.schedule.seconds
@@ -230,10 +232,19 @@ class Stages:
                 if len(runs) < REDRAWN_RUNS or sum(run.settled for run in runs) < REDRAWN_RUNS // 2:
                     break
                 stability[rank] = consensus([run.short_side for run in runs]).stability
+        counts = {rank: self._stable(values) for rank, values in stability.items()}
+        best = with_most_stable(stability, first, self.ask.threshold)
+        if best > first and first in counts:
+            gain = self._gain_of_noise(pool, first, best)
+            if gain is not None and counts[best] - counts[first] <= gain:
+                self._note(
+                    f"Runs of {best} components find {counts[best]} stable ones, but as many in addition where X is "
+                    f"drawn from a fit of {first}, which holds no more: they are noise that all runs see."
+                )
+                stability = {rank: values for rank, values in stability.items() if rank <= first}
+                best = with_most_stable(stability, first, self.ask.threshold)
         self.schedule.close(RANKS)
         self.ended(RANKS, before)
-        counts = {rank: int((values >= self.ask.threshold).sum()) for rank, values in stability.items()}
-        best = with_most_stable(stability, first, self.ask.threshold)
         if best < first and counts[best] == best and first in counts:
             self.larger = Larger(best, best)
             self._note(f"Of {first} components {counts[first]} are stable, and of {best} all: the {best} are taken.")
@@ -243,6 +254,34 @@ class Stages:
                 f"Runs of {best} components find {counts[best]} stable ones, and those of {first}, which predict best, "
                 f"{counts[first]}: the {counts[best]} are taken. What few rows have gains little in held-out entries."
             )
+
+    def _stable(self, stability: Vector) -> int:
+        return int((stability >= self.ask.threshold).sum())
+
+    def _gain_of_noise(self, pool: RunPool, first: int, rank: int) -> int | None:
+        """Count how many more components are stable at a larger rank where X holds none more; None where nobody knows.
+
+        All runs see the noise of the one X, and of few rows with many columns a component of it comes again in every
+        run as a real one does. So X is drawn from a fit of the first rank and its noise, and asked the same.
+        """
+        study = pool.study
+        upright = study.upright.given
+        judged = self._that_judges(self.judging or pool).runs(RANKS, first, self.ask.judges, judge=True)
+        if not judged or judged[0].W is None or math.prod(upright.X.shape) > LARGE:
+            return None
+        assert isinstance(study.losses, tuple)
+        V = np.asarray(judged[0].W, dtype=np.float64) @ np.asarray(judged[0].H, dtype=np.float64)
+        V = V.T if study.turns else V
+        drawn = like(upright, scatter_of(upright, study.losses, V, False).first.draw(V, (pool.seeds[0],)))
+        problem = study.problem.drawn(drawn.T if study.turns else drawn)
+        noise, stable = pool.changed(f"{pool.kind}of{first}-", problem=problem), list[int]()
+        with self._until_interrupted(noise):
+            for one in (first, rank):
+                self.schedule.expect(RANKS, REDRAWN_RUNS * one)
+                runs = noise.runs(RANKS, one, REDRAWN_RUNS)
+                if len(runs) == REDRAWN_RUNS:
+                    stable.append(self._stable(consensus([run.short_side for run in runs]).stability))
+        return stable[1] - stable[0] if len(stable) == 2 else None
 
     def noise(self, study: Study, rank: int) -> NoiseProfile:
         """Read the losses off the noise at a rank."""
@@ -308,10 +347,9 @@ class Stages:
         return search.table
 
     def _judged_again(self, pool: RunPool, table: list[Tried], how: str) -> list[Tried]:
-        """Judge the ranks by more runs where uncertainties are too small at every rank, and leave several of them.
+        """Judge the ranks by more runs where uncertainties are known, and leave several of them.
 
-        Then nothing but the scatter of entries says how sure a gain is, and what single fits predict differs by as
-        much: the answer would follow the seed.
+        What single fits predict differs by as much as these ranks do: the answer would follow the seed.
         """
         if self._left or self.interrupted or not undecided(table):
             return table
@@ -379,8 +417,9 @@ class Stages:
         if table:
             self._note(why_rank(table))
         found = consensus([run.H for run in runs])
-        stable = np.flatnonzero(found.stability >= self.ask.threshold)
-        return runs, found.reordered(stable) if self.larger is not None and stable.size else found, table
+        if self.larger is not None:  # as many as were found stable: the number of runs, and who asks, have no say
+            found = found.reordered(np.sort(np.argsort(-found.stability, kind="stable")[: self.larger.stable]))
+        return runs, found, table
 
     def _consensus_runs(self, pool: RunPool, rank: int) -> list[Run]:
         before, runs = self.schedule.seconds, list[Run]()
