@@ -235,10 +235,10 @@ class Stages:
         counts = {rank: self._stable(values) for rank, values in stability.items()}
         best = with_most_stable(stability, first, self.ask.threshold)
         if best > first and first in counts:
-            gain = self._gain_of_noise(pool, first, best)
-            if gain is not None and counts[best] - counts[first] <= gain:
+            more = self._more_by_noise(pool, first, best)
+            if counts[best] - counts[first] <= more:
                 self._note(
-                    f"Runs of {best} components find {counts[best]} stable ones, but as many in addition where X is "
+                    f"Runs of {best} components find {counts[best]} stable ones, but also more than {first} where X is "
                     f"drawn from a fit of {first}, which holds no more: they are noise that all runs see."
                 )
                 stability = {rank: values for rank, values in stability.items() if rank <= first}
@@ -258,8 +258,8 @@ class Stages:
     def _stable(self, stability: Vector) -> int:
         return int((stability >= self.ask.threshold).sum())
 
-    def _gain_of_noise(self, pool: RunPool, first: int, rank: int) -> int | None:
-        """Count how many more components are stable at a larger rank where X holds none more; None where nobody knows.
+    def _more_by_noise(self, pool: RunPool, first: int, rank: int) -> int:
+        """Count how many more components are stable at a larger rank than X holds, where it is known to hold the first.
 
         All runs see the noise of the one X, and of few rows with many columns a component of it comes again in every
         run as a real one does. So X is drawn from a fit of the first rank and its noise, and asked the same.
@@ -268,20 +268,18 @@ class Stages:
         upright = study.upright.given
         judged = self._that_judges(self.judging or pool).runs(RANKS, first, self.ask.judges, judge=True)
         if not judged or judged[0].W is None or math.prod(upright.X.shape) > LARGE:
-            return None
+            return 0
         assert isinstance(study.losses, tuple)
         V = np.asarray(judged[0].W, dtype=np.float64) @ np.asarray(judged[0].H, dtype=np.float64)
         V = V.T if study.turns else V
         drawn = like(upright, scatter_of(upright, study.losses, V, False).first.draw(V, (pool.seeds[0],)))
         problem = study.problem.drawn(drawn.T if study.turns else drawn)
-        noise, stable = pool.changed(f"{pool.kind}of{first}-", problem=problem), list[int]()
+        noise, runs = pool.changed(f"{pool.kind}of{first}-", problem=problem), list[Run]()
         with self._until_interrupted(noise):
-            for one in (first, rank):
-                self.schedule.expect(RANKS, REDRAWN_RUNS * one)
-                runs = noise.runs(RANKS, one, REDRAWN_RUNS)
-                if len(runs) == REDRAWN_RUNS:
-                    stable.append(self._stable(consensus([run.short_side for run in runs]).stability))
-        return stable[1] - stable[0] if len(stable) == 2 else None
+            self.schedule.expect(RANKS, REDRAWN_RUNS * rank)
+            runs = noise.runs(RANKS, rank, REDRAWN_RUNS)
+        stable = self._stable(consensus([run.short_side for run in runs]).stability) if len(runs) > 1 else first
+        return stable - first
 
     def noise(self, study: Study, rank: int) -> NoiseProfile:
         """Read the losses off the noise at a rank."""
