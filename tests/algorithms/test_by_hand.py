@@ -218,11 +218,11 @@ def test_blocks_of_columns_hold_so_many_entries_at_most(monkeypatch):
 
 
 def absolute(slopes):
-    """The sum of absolute values of a sum of slopes, and the matrix of its least squares."""
+    """The sum of absolute values of a sum of slopes over one, the matrix of its least squares, and equal scales."""
 
     def residual(w):
         slope = w @ slopes
-        return float(abs(slope).sum()), slopes / np.maximum(abs(slope), 1e-9) @ slopes.T
+        return float(abs(slope).sum()), slopes / np.maximum(abs(slope), 1e-9) @ slopes.T, np.ones(w.size)
 
     return residual
 
@@ -237,11 +237,23 @@ def test_the_best_multipliers_lie_on_the_simplex(best, found):
 
 def test_multipliers_of_three_losses_and_of_one():
     start = np.ones(1)
-    assert certificates._smallest(lambda w: (float(w[0]), np.empty((0, 0))), start) == (start, 1.0)
+    assert certificates._smallest(lambda w: (float(w[0]), np.empty((0, 0)), np.empty(0)), start) == (start, 1.0)
     target = np.array([0.2, 0.3, 0.5])
     found, value = certificates._smallest(absolute(np.eye(3) - target), np.full(3, 1 / 3))
     np.testing.assert_allclose(found, target, atol=1e-3)
     assert value < 1e-5
+
+
+def test_multipliers_weigh_the_scale_as_well():
+    """(w_0 + 2 w_1) / (w_0 + 5 w_1) is least where its numerator is largest."""
+    slopes, scales = np.array([[1.0], [2.0]]), np.array([1.0, 5.0])
+
+    def residual(w):
+        return float((w @ slopes).sum() / (w @ scales)), slopes / (w @ slopes) @ slopes.T, scales
+
+    found, value = certificates._smallest(residual, np.array([0.8, 0.2]))
+    np.testing.assert_allclose(found, [0.0, 1.0], atol=1e-9)
+    assert value == pytest.approx(0.4)
 
 
 def test_nndsvd_starts_a_fit_whose_factors_are_not_too_large(monkeypatch, rng):

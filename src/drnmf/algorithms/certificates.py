@@ -17,10 +17,12 @@ from drnmf.objective.penalty import BlockPenalties
 
 _TRIALS, _MOST_SEARCHED = 12, 4
 """Of a search for multipliers, and in how many variables: in more, it gains 1 to 3 % over the lambda of a run."""
-_LEAST_GAIN = 1e-3
-"""Of the residual, in a trial: with less the search is over."""
-_NEARLY_FLAT = 1e-3
-"""Of the mean slope: smaller ones count as that, since their weight is the inverse."""
+_LEAST_GAIN, _SHORTEST = 1e-3, 0.05
+"""Of the residual in a trial, and of a step of least squares: with less the search is over."""
+_NEARLY_FLAT = 1e-5
+"""Of both parts of a slope: smaller ones count as that, since their weight is the inverse."""
+Looked = tuple[float, Vector, Vector]
+"""Violation / scale at some multipliers, the matrix of its least squares, and what each loss has in the scale."""
 _BLOCK = 1 << 16  # entries of a factor that are looked at together
 
 
@@ -58,8 +60,8 @@ class Residual:
     sums : whether every column sums to one
     penalties : the penalties as a function of the block
     searched, units : the losses whose multipliers are looked for, and what of the coefficients no lambda changes. The
-        violation is nearly a sum of absolute values of sums of their slopes: beside both numbers stands then the matrix
-        of its reweighted least squares in the multipliers, (p, p), entry by entry
+        violation is nearly a sum of absolute values of sums of their slopes: beside both numbers stand then the matrix
+        of its reweighted least squares in the multipliers, (p, p), and what each loss has in the scale, (p,)
     """
 
     coefficients: Vector
@@ -76,30 +78,31 @@ class Residual:
             down, up = penalties.bound(F).parts(F)
             N, P, c = (_weighed(c, N) + down)[None], (_weighed(c, P) + up)[None], np.ones(1)
         F, N, P = F[self.fixed :], N[:, self.fixed :], P[:, self.fixed :]
-        found = np.zeros(2 + len(self.searched) ** 2)
+        p = len(self.searched)
+        found = np.zeros(2 + p * p + p)
         for at in _column_blocks(F):  # what is made on the way is as large as F each time
-            sums, slope, size = self._violation(F[:, at], _weighed(c, N[..., at]), _weighed(c, P[..., at]))
+            sums, slope, weight = self._violation(F[:, at], _weighed(c, N[..., at]), _weighed(c, P[..., at]))
             found[:2] += sums
-            if self.searched:
-                own, others = (part[list(self.searched), self.fixed :, at] for part in every)
-                found[2:] += self._least_squares(F[:, at], others - own, slope, size)
+            if p:
+                N_of, P_of = (part[list(self.searched), self.fixed :, at] for part in every)
+                found[2:] += self._least_squares(F[:, at], N_of, P_of, slope, weight)
         return found
 
-    def _least_squares(self, F: Array, slopes: Array, slope: Array, size: Array) -> Vector:
-        """The matrix over some columns: of slopes of single losses, where the sum of all is `slope`."""
-        xp, p = namespace(F), len(slopes)
+    def _least_squares(self, F: Array, N: Array, P: Array, slope: Array, weight: Array) -> Vector:
+        """The matrix and the scales over some columns, from the parts of single losses; `slope` is that of all."""
         assert self.units is not None
-        slopes = beside(self.units, F)[:, None, None] * slopes
+        p, slopes, scales = len(N), P - N, (F * (P + N)).reshape(len(N), -1).sum(-1)
         if self.sums:
             slopes = slopes - (F * slopes).sum(1)[:, None] / F.sum(0)
-        if self.penalties is not None:  # which count in full whatever lambda is, as its sum does
-            slopes = slopes + (slope - _weighed(self.coefficients[list(self.searched)] / self.units, slopes))
-        weights = size / xp.clip(abs(slope), _NEARLY_FLAT * float(abs(slope).mean()) or 1.0, None)
-        matrix: Vector = np.array(((slopes * weights).reshape(p, -1) @ slopes.reshape(p, -1).T).tolist()).ravel()
-        return matrix
+        fixed = slope - _weighed(self.coefficients[list(self.searched)], slopes)  # of penalties: in full at any lambda
+        slopes = beside(self.units, F)[:, None, None] * slopes
+        if self.penalties is not None:
+            slopes = slopes + fixed
+        matrix = (slopes * weight).reshape(p, -1) @ slopes.reshape(p, -1).T
+        return np.concatenate([np.array(matrix.tolist()).ravel(), self.units * np.array(scales.tolist())])
 
     def _violation(self, F: Array, N: Array, P: Array) -> tuple[Vector, Array, Array]:
-        """Both sums over some columns, the slopes, and by what that of an entry counts, where it may move freely."""
+        """Both sums over some columns, the slopes, and the weights of their squares: those of entries that may move."""
         xp = namespace(F)
         known = P > 0  # where powers of V underflow the parts say nothing, and the entry counts as it stands
         size = xp.clip(F, self.mean, None)
@@ -109,7 +112,9 @@ class Residual:
             slope = slope - (F * slope).sum(0) / F.sum(0)
         moved = xp.clip(F - step * slope, 0.0, None)
         violation, scale = (P * abs(F - moved)).sum(dtype=xp.float64), (F * (P + N)).sum(dtype=xp.float64)
-        return np.array([float(violation), float(scale)]), slope, xp.where(known & (moved > 0), size, 0.0)
+        # each entry by itself, so that nothing depends on how columns are split
+        least = xp.where(known, xp.maximum(abs(slope), _NEARLY_FLAT * (P + N)), 1.0)
+        return np.array([float(violation), float(scale)]), slope, xp.where(known & (moved > 0), size / least, 0.0)
 
 
 def _column_blocks(F: Array) -> Iterator[slice]:
@@ -153,12 +158,13 @@ def certify(
     order = sorted(range(len(blocks)), key=lambda k: -data.sizes[k])
 
     searched = tuple(active.tolist()) if 1 < active.size <= _MOST_SEARCHED else ()
+    q = len(searched)
 
-    def residual(multipliers: Vector) -> tuple[float, Vector]:
+    def residual(multipliers: Vector) -> Looked:
         c = np.zeros(p)
         c[active] = simplex.project(multipliers)
         factor, c = objective.factor(c), objective.coefficients(c)
-        found, used, units = np.zeros(2 + len(searched) ** 2), None, factor / objective.references[active]
+        found, used, units = np.zeros(2 + q * q + q), None, factor / objective.references[active]
         for k in order:
             F, space = blocks[k], spaces[k]
             used = swept[k] or data.sweep(k, blocks, replace(ask, used=used))
@@ -167,7 +173,7 @@ def certify(
             own = Residual(c, mean, *of_block, searched, units)
             found += space.sum(own, F, used.N, used.P)
         violation, scale = found[:2]
-        return float(violation / scale) if scale > 0 else 0.0, found[2:].reshape(len(searched), len(searched))
+        return float(violation / scale) if scale > 0 else 0.0, found[2 : 2 + q * q].reshape(q, q), found[2 + q * q :]
 
     inner = weights[active] if weights[active].sum() > 0 else simplex.uniform(active.size)
     found, value = _smallest(residual, inner / inner.sum())
@@ -176,15 +182,21 @@ def certify(
     return Certificate(float(scaled.max() - weights @ scaled), value, multipliers)
 
 
-def _smallest(residual: Callable[[Vector], tuple[float, Vector]], start: Vector) -> tuple[Vector, float]:
-    """The best multipliers on the simplex, by least squares that are reweighted; the start, where none are searched."""
-    best, (value, matrix) = start, residual(start)
+def _smallest(residual: Callable[[Vector], Looked], start: Vector) -> tuple[Vector, float]:
+    """The best multipliers on the simplex, by least squares that are reweighted; the start, where none are searched.
+
+    A ratio falls where violation less the present ratio times scale does. Steps are as long as they pay: twice as long
+    after one that led down, a quarter after one that did not.
+    """
+    best, (value, matrix, scales), stride = start, residual(start), 1.0
     for _ in range(_TRIALS if matrix.size else 0):
-        tried = simplex.saddle(np.zeros(start.size), matrix)
-        reached, matrix = residual(tried)
-        enough = reached > (1.0 - _LEAST_GAIN) * value
-        if reached < value:
-            best, value = tried, reached
-        if enough:
+        lowest = simplex.saddle(value * scales, matrix)
+        tried = simplex.project(best + stride * (lowest - best))
+        reached, *around = residual(tried)
+        gain = value - reached
+        if gain > 0:
+            best, value, (matrix, scales) = tried, reached, around
+        stride *= 2.0 if gain > 0 else 0.25
+        if 0 < gain < _LEAST_GAIN * value or stride < _SHORTEST:
             break
     return best, value
