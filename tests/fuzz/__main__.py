@@ -3,7 +3,8 @@
 Prints a line of JSON for every format: its name, how the cases ended, and the faults. This process has imported all
 that the commands need and runs none of them, so that a case costs a fork and not an interpreter. A fault is a case that
 crashes, takes too long or too much memory, is not expected by the command, prints a traceback, leaves files behind
-after an error, or writes numbers that are not finite.
+after an error, or writes numbers that are not finite. The model of a stream, which its error names, may stay if it is
+whole.
 """
 
 from __future__ import annotations
@@ -28,9 +29,12 @@ from typing import Any
 import numpy as np
 import typer.main
 
+import drnmf
 from tests.fuzz.formats import FORMATS, Format
 from tests.fuzz.mutations import damage
 
+STREAM = {"model.npz", "H.npy", "summary.json", "trace.csv"}
+"""What a stream that stopped at a row leaves, for `--continue`."""
 SECONDS = 100
 MEMORY = 6 << 30
 
@@ -87,7 +91,7 @@ def case(kind: str, seed: int, example: Path, folder: Path) -> tuple[str, str]:
     elif "Traceback" in output or "this was not expected" in output:
         fault = "not expected by the command"
     elif code and (left := sorted(str(path) for path in new_files(folder, before))):
-        fault = f"left {left}"
+        fault = not_whole(folder) if "continue with the same command and --continue" in output else f"left {left}"
     elif not code:
         fault = not_finite(folder)
     shutil.rmtree(folder)
@@ -138,6 +142,16 @@ def enter(folder: Path, command: tuple[str, ...]) -> None:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
+
+
+def not_whole(folder: Path) -> str:
+    """Say what the folder of a stream lacks to be continued, or has that is no part of it."""
+    others = {path.name for path in (folder / "out").iterdir()} - STREAM
+    try:
+        rows = drnmf.load(folder / "out" / "model.npz").rows_seen_
+    except Exception as error:
+        return f"left a model that cannot be loaded ({error})"
+    return f"left {sorted(others)}" if others else "left a model of no rows" if rows == 0 else not_finite(folder)
 
 
 def not_finite(folder: Path) -> str:
