@@ -146,17 +146,6 @@ def test_what_says_nothing_changes_nothing(X, form, monkeypatch):
     assert (found.best, found.noise.best) == (3, 1.0)
 
 
-@pytest.mark.parametrize("form", [np.asarray, np.transpose, sp.csr_array])
-def test_noise_that_all_runs_see_is_no_component(form):
-    """Of few rows with many columns a fourth component is found by every run that draws the counts of X anew."""
-    rng = np.random.default_rng(0)
-    V = rng.gamma(0.7, size=(16, 3)) @ (rng.gamma(0.7, size=(3, 500)) * (rng.random((3, 500)) < 0.6))
-    X = form(rng.poisson(8.0 * V / V.mean()).astype(float))
-    found = rank_profile(BetaNMF(beta=1, random_state=0, max_iter=200), X, ranks=range(2, 5), n_masks=2)
-    assert found.best == 3
-    assert any("noise that all runs see" in note for note in found.notes)
-
-
 FORMS = [np.asarray, sp.csr_array, sp.csc_array]
 
 

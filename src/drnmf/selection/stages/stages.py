@@ -36,7 +36,6 @@ from drnmf.selection.alpha import (
 from drnmf.selection.choose import Tried, best_rank, near_best, undecided, why_rank
 from drnmf.selection.consensus import Consensus, come_again, consensus
 from drnmf.selection.folds import HELD_OUT, too_few_to_hold_out
-from drnmf.selection.intervals.scatter import like, scatter_of
 from drnmf.selection.likelihood.scores import joined
 from drnmf.selection.noise import NoiseProfile, read_noise
 from drnmf.selection.resampling import HEAVY, POISSON, resampling_for
@@ -52,7 +51,7 @@ from drnmf.selection.stages.ranks import (
     with_most_stable,
 )
 from drnmf.selection.stages.residuals import LAST
-from drnmf.selection.stages.run_pool import LARGE, RunPool, Study, rows_seen
+from drnmf.selection.stages.run_pool import RunPool, Study, rows_seen
 from drnmf.selection.stages.runs import Run
 from drnmf.selection.stages.schedule import Schedule
 from drnmf.solve.settings import terms_of
@@ -232,17 +231,8 @@ class Stages:
                 if len(runs) < REDRAWN_RUNS or sum(run.settled for run in runs) < REDRAWN_RUNS // 2:
                     break
                 stability[rank] = consensus([run.short_side for run in runs]).stability
-        counts = {rank: self._stable(values) for rank, values in stability.items()}
+        counts = {rank: int((values >= self.ask.threshold).sum()) for rank, values in stability.items()}
         best = with_most_stable(stability, first, self.ask.threshold)
-        if best > first and first in counts:
-            more = self._more_by_noise(pool, first, best)
-            if counts[best] - counts[first] <= more:
-                self._note(
-                    f"Runs of {best} components find {counts[best]} stable ones, but also more than {first} where X is "
-                    f"drawn from a fit of {first}, which holds no more: they are noise that all runs see."
-                )
-                stability = {rank: values for rank, values in stability.items() if rank <= first}
-                best = with_most_stable(stability, first, self.ask.threshold)
         self.schedule.close(RANKS)
         self.ended(RANKS, before)
         if best < first and counts[best] == best and first in counts:
@@ -254,32 +244,6 @@ class Stages:
                 f"Runs of {best} components find {counts[best]} stable ones, and those of {first}, which predict best, "
                 f"{counts[first]}: the {counts[best]} are taken. What few rows have gains little in held-out entries."
             )
-
-    def _stable(self, stability: Vector) -> int:
-        return int((stability >= self.ask.threshold).sum())
-
-    def _more_by_noise(self, pool: RunPool, first: int, rank: int) -> int:
-        """Count how many more components are stable at a larger rank than X holds, where it is known to hold the first.
-
-        All runs see the noise of the one X, and of few rows with many columns a component of it comes again in every
-        run as a real one does. So X is drawn from a fit of the first rank and its noise, and asked the same.
-        """
-        study = pool.study
-        upright = study.upright.given
-        judged = self._that_judges(self.judging or pool).runs(RANKS, first, self.ask.judges, judge=True)
-        if not judged or judged[0].W is None or math.prod(upright.X.shape) > LARGE:
-            return 0
-        assert isinstance(study.losses, tuple)
-        V = np.asarray(judged[0].W, dtype=np.float64) @ np.asarray(judged[0].H, dtype=np.float64)
-        V = V.T if study.turns else V
-        drawn = like(upright, scatter_of(upright, study.losses, V, False).first.draw(V, (pool.seeds[0],)))
-        problem = study.problem.drawn(drawn.T if study.turns else drawn)
-        noise, runs = pool.changed(f"{pool.kind}of{first}-", problem=problem), list[Run]()
-        with self._until_interrupted(noise):
-            self.schedule.expect(RANKS, REDRAWN_RUNS * rank)
-            runs = noise.runs(RANKS, rank, REDRAWN_RUNS)
-        stable = self._stable(consensus([run.short_side for run in runs]).stability) if len(runs) > 1 else first
-        return stable - first
 
     def noise(self, study: Study, rank: int) -> NoiseProfile:
         """Read the losses off the noise at a rank."""
