@@ -190,14 +190,14 @@ def test_uncertainties_that_hold_leave_no_wider_noise():
 
 
 def test_ranks_that_nothing_tells_apart_are_said_to_be_uncertain():
-    """Neither held-out entries nor stability decide; where uncertainties are too small more runs are asked."""
+    """Neither held-out entries nor stability decide; where uncertainties are known more runs are asked."""
     alone = tried_at(2, -9.0, stability=[1.0, 1.0])
     near = [tried_at(rank, -1.0, spread=0.1 * rank, stability=rank * [0.5]) for rank in (3, 4, 5)]
     (said,) = doubt([alone, *near])
     assert said.startswith("The rank is uncertain, between 3 and 5: ")
     assert not doubt([alone])
     assert not doubt([replace(one, stability=np.ones(one.rank)) for one in near])
-    for factor, wanted in ((2.0, True), (1.1, False), (math.nan, False)):
+    for factor, wanted in ((2.0, True), (1.1, True), (math.nan, False)):
         known = [replace(one, scores=replace(one.scores, factor=factor)) for one in (alone, *near)]
         assert undecided(known) == wanted
         assert not undecided(known[:2])

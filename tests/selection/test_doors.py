@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 import drnmf
 from drnmf import DRNMF, BetaNMF, Sparsity, discover, noise_profile, rank_profile
 from drnmf.cli import app
+from drnmf.losses.beta import KL
 from drnmf.losses.names import as_losses
 from drnmf.problem.weights import Reading
 from drnmf.selection import alpha, folds
@@ -181,6 +182,16 @@ def test_what_is_said_of_counts_is_believed():
 def test_runs_see_counts_drawn_again_where_X_holds_counts(beta, counts_, seen):
     found = discover(counts(), BetaNMF(beta=beta, **QUICK), ranks=2, n_runs=2, counts=counts_)
     assert found.resample == seen
+
+
+def test_what_runs_draw_as_counts_is_called_counts():
+    """Also where held-out entries ask for KL with a dispersion: whole numbers vary like their means."""
+    found = discover(counts(), ranks=2, n_runs=4, level=None, model=BetaNMF(beta="auto", **QUICK))
+    assert found.resample == POISSON
+    unsaid = replace(found, losses=(KL,), noise=replace(found.noise, counts=False))
+    assert unsaid.summary().endswith("under KL (counts).")
+    readings = replace(unsaid, resample="bootstrap").summary()
+    assert readings.endswith("under KL (error like the root of the mean).")
 
 
 @pytest.mark.parametrize("runs", [4, 7])

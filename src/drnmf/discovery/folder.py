@@ -111,7 +111,7 @@ def discovered(discovery: Named, profiles: str = "columns") -> schema.Discovered
         "intervals": covered_of(discovery.intervals),
         "beta": None if noise is None else noise.beta,
         "slope": None if noise is None else noise.slope,
-        "counts": None if noise is None else noise.counts,
+        "counts": discovery.counts,
         "profiles": profiles,
         "penalties": list(discovery.penalties),
         "finding": discovery.summary(),

@@ -189,7 +189,7 @@ def what_noise(run: Run) -> Section:
         curve = _line([beta for beta, _ in drawn], [value for _, value in drawn], "criterion")
         parts["noise"] = chart([curve], "beta", "above the most likely")
         losses = [from_text(key) for key in run.summary["losses"]]
-        fitted = ", ".join(f"{loss.name} ({noise_of(loss, search.get('counts') is not False)})" for loss in losses)
+        fitted = ", ".join(f"{loss.name} ({noise_of(loss, search['counts'])})" for loss in losses)
         note = f"{fitted} is fitted: beta 2 is a constant error, 1 counts, 0 a relative error. "
         note += "Lower is likelier, ties aside."
     parts["variance"] = _variance(*(column(variance, name) for name in ("fitted", "squared_residual", "expected")))

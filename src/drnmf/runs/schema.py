@@ -215,7 +215,7 @@ class Discovered(TypedDict):
     intervals: Covered | None
     beta: float | None
     slope: float | None
-    counts: bool | None
+    counts: bool
     profiles: str
     penalties: list[str]
     finding: str

@@ -22,7 +22,7 @@ from drnmf.selection.intervals import check_level
 from drnmf.selection.intervals.bars import Intervals
 from drnmf.selection.matching import Known, Matching, match
 from drnmf.selection.noise import NoiseProfile
-from drnmf.selection.resampling import UNCERTAINTY
+from drnmf.selection.resampling import POISSON, UNCERTAINTY
 from drnmf.selection.stages.residuals import Residuals
 from drnmf.selection.stages.runs import Run
 from drnmf.selection.stages.stages import LEAST_RUNS
@@ -122,6 +122,11 @@ class SearchResult:
         sums = np.asarray(self.contributions, dtype=np.float64).sum(axis=0)
         return sums / (sums.sum() or 1.0)
 
+    @property
+    def counts(self) -> bool:
+        """Whether X is taken to hold counts: its noise says so, or runs drew it as counts; True where nobody looked."""
+        return self.noise is None or self.noise.counts or self.resample == POISSON
+
     def summary(self) -> str:
         """Say in a few sentences what was found; what is missing, and what to do about it, comes first."""
         count, ended, first = int(self.stable.sum()), sum(run.whole for run in self.runs), ""
@@ -138,8 +143,7 @@ class SearchResult:
                 f"stability {self.stability.max():.2f})."
             )
         known = "uncertainties as given" if self.resample == UNCERTAINTY else None
-        counts = self.noise is None or self.noise.counts
-        names = ", ".join(f"{loss.name} ({known or noise_of(loss, counts)})" for loss in self.losses)
+        names = ", ".join(f"{loss.name} ({known or noise_of(loss, self.counts)})" for loss in self.losses)
         return f"{first}{'So far ' if first else ''}{count} stable components of {self.rank}, under {names}."
 
 

@@ -329,7 +329,8 @@ def first_within(scores: Sequence[Scores]) -> int:
 
 def describe(facts: Facts, beta: float, slope: float, best: Candidate, counts: bool, middle: float) -> tuple[str, ...]:
     """Describe the noise of X, and what the residuals say."""
-    notes = [f"The variance grows like mu^{2.0 - beta:.3g}: {noise_of(Beta(beta), counts)}."]
+    on_grid = counts or facts.unit is not None
+    notes = [f"The variance grows like mu^{2.0 - beta:.3g}: {noise_of(Beta(beta), on_grid)}."]
     if best.counts and counts:
         notes.append(f"X holds counts (multiples of {facts.unit:g}): {best.name} is the likeliest noise.")
     elif best.counts:
