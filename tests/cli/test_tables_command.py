@@ -66,6 +66,18 @@ def test_tables_that_cannot_be_told_apart_are_refused(folder: Path, words: list[
     assert message in run("tables", *words, code=2)
 
 
+def test_new_rows_of_one_table_have_w(folder: Path) -> None:
+    run("tables", "rna.csv", "protein.csv", "--betas", "rna=KL,protein=2", "--out", "both")
+    done = CliRunner().invoke(app, ["transform", "both", "rna.csv", "--out", "W.npy"])
+    assert done.exit_code == 0, done.output
+    X = np.loadtxt("rna.csv", delimiter=",", skiprows=1, usecols=range(1, 7))
+    np.testing.assert_allclose(np.load("W.npy"), drnmf.load("both/model.npz").transform({"rna": X}), rtol=1e-12)
+    (folder / "rna.csv").rename("new.csv")
+    strange = CliRunner().invoke(app, ["transform", "both", "new.csv"])
+    assert strange.exit_code == 1
+    assert "call new.csv as the table of its rows, rna.csv or protein.csv." in " ".join(strange.output.split())
+
+
 def test_a_fit_of_groups_has_a_page(folder: Path) -> None:
     pytest.importorskip("plotly")
     Path("groups.csv").write_text("label,group\n" + "".join(f"s{i},{'ab'[i % 2]}\n" for i in range(20)))

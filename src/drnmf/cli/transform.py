@@ -20,7 +20,9 @@ from drnmf.runs.read import component_names_of, model_file, read_run, summary_of
 
 if TYPE_CHECKING:
     from drnmf.estimators.base import NMF
+    from drnmf.matrices.matrix import Matrix
     from drnmf.numerics import Array
+    from drnmf.problem.tabular import Tabular
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,9 @@ def transform(
     x: Annotated[
         Path,
         typer.Argument(
-            metavar="X", help="New rows; of topics, new texts; of separate, a recording.", show_default=False
+            metavar="X",
+            help="New rows; of tables, a file called as one of them; of topics, new texts; of separate, a recording.",
+            show_default=False,
         ),
     ],
     out: Annotated[
@@ -90,10 +94,22 @@ def transform(
     if matrix.gaps and hasattr(model, "feature_names_in_"):
         matrix = matrix.under(model.feature_names_in_.tolist())
     _check_names(model, matrix.column_names, x)
+    X = _table_of(model, matrix, x) if getattr(model, "tables_", None) else matrix.X
     with plain_warnings(), replace(data, matrix=matrix).named_cells():
-        W = model.transform(matrix.X, **data.weights)
+        W = model.transform(X, **data.weights)
     names = component_names_of(run, W.shape[1])
     save(target, W, None if matrix.rows is None else write.labelled(matrix.row_names, W, names))
+
+
+def _table_of(model: NMF, matrix: Matrix, x: Path) -> dict[str, Tabular]:
+    """Return new rows of one table of a model of several: the file is called as the table was."""
+    from drnmf.problem.tabular import Tabular
+
+    names, name = [str(table.name) for table in model.tables_], stem(x)
+    if name not in names:
+        files = " or ".join(f"{one}{x.suffix}" for one in names)
+        raise ValueError(f"the run has the tables {', '.join(names)}: call {x.name} as the table of its rows, {files}.")
+    return {name: Tabular(matrix.X, matrix.row_names, matrix.column_names)}
 
 
 def save(target: Path, W: Array, rows: Iterable[Sequence[object]] | None) -> None:
