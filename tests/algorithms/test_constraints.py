@@ -174,7 +174,9 @@ def test_every_iterate_is_on_the_simplex(update):
     def look(progress):
         seen.append(np.abs(progress.components().sum(axis=0) - 1.0).max())
 
-    DRNMF(3, betas=(1, 2), sum_to_one="H", tol=0, max_iter=60, solver=Solver(update=update, callback=look)).fit(X.T)
+    # of other starts one in twenty beats a reference, and runs again
+    limits = {"tol": 0, "max_iter": 60, "random_state": 1}
+    DRNMF(3, betas=(1, 2), sum_to_one="H", solver=Solver(update=update, callback=look), **limits).fit(X.T)
     assert len(seen) == 60
     assert max(seen) < 1e-12
 
