@@ -89,7 +89,7 @@ class Profiles:
     # low, high: (r, n), the ends of the intervals; None where there are none
     low: Vector | None
     high: Vector | None
-    facts: list[str]  # what a card says of each component
+    facts: list[str]  # what the page says of each component
     field: str  # one of `schema.FIELDS`
     image: tuple[int, int] | None  # rows and columns of the picture whose pixels the samples are
 
