@@ -23,8 +23,9 @@ from drnmf.backends.weighted import held_out_losses
 from drnmf.estimators import saving
 from drnmf.estimators.callbacks import Support, Tasks, managed
 from drnmf.estimators.deciding import AUTO, fit_ranked, zeros_under
+from drnmf.estimators.scoring import predicted_score
 from drnmf.estimators.streaming import Streaming, end_stream
-from drnmf.estimators.tables import Assigning, Factorising, Tables, predicted_score, shares_of
+from drnmf.estimators.tables import Assigning, Factorising, Tables, shares_of
 from drnmf.losses.base import Omega, betas_of
 from drnmf.losses.interval import Interval
 from drnmf.numerics import ENCODE_ITERATIONS, Array, MatrixLike, Vector, XLike, real_numbers

@@ -1,31 +1,22 @@
-"""What estimators offer beside arrays: named components, entries of WH, shares of rows, a score by prediction."""
+"""What estimators offer beside arrays, the engine apart: named components, entries of WH, shares of rows."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from importlib import import_module
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from drnmf.backends.base import Data
-from drnmf.backends.observed import HeldOut
 from drnmf.backends.open import is_dask
-from drnmf.losses.base import Omega
 from drnmf.numerics import Array, Indices, MatrixLike
 from drnmf.problem.device import as_host, as_numpy, is_foreign, kind_of, place, returned
 from drnmf.problem.problem import Problem
-from drnmf.problem.receive import Received
 from drnmf.problem.scikit import ClassNamePrefixFeaturesOutMixin, TransformerMixin, check_is_fitted
 from drnmf.problem.tabular import component_names
 from drnmf.problem.weights import WeightsLike
-from drnmf.selection.entries import counted, facts_of
-from drnmf.selection.folds import Fold
-from drnmf.selection.likelihood.masses import noise_for
-from drnmf.selection.likelihood.scores import Scores
 from drnmf.selection.matching import positions
-from drnmf.solve.encode import Encoder
 
 
 class Tables:
@@ -208,33 +199,3 @@ def shares_of(W: Array, H: Array) -> Array:
     parts += empty / parts.shape[1]  # in place: W may be large
     parts /= total + empty
     return parts
-
-
-FOLDS = 5
-"""Groups of columns, every FOLDS-th in one, each predicted from W of the others."""
-
-
-def predicted_score(
-    given: Received, open_columns: Callable[[Indices], Data], encoder: Encoder, omega: Omega, known: bool
-) -> float:
-    """Compute the mean log-mass of the entries of X, each column predicted from W that the others give.
-
-    `open_columns` puts some columns of X behind a backend; of several losses the one whose noise suits X best counts;
-    `known` says that weights are those of uncertainties.
-    """
-    grid, n = facts_of(counted(given)).grid, given.X.shape[1]
-    scores = list[list[Scores]]([[] for _ in omega])
-    # one column alone cannot be held out
-    for fold in [np.arange(first, n, FOLDS) for first in range(min(FOLDS, n))] if n > 1 else [np.arange(n)]:
-        others = np.setdiff1d(np.arange(n), fold) if n > 1 else fold
-        asked, rest = encoder.of_columns(fold), open_columns(others)
-        found = encoder.of_columns(others).rows(rest)
-        # brought here, because W of a Dask array lives in the blocks of the columns that it was found from
-        W = as_numpy(found if rest.T.space.whole else rest.T.space.get(found.T).T)
-        part = given.columns(fold)
-        assert not isinstance(part.observed, HeldOut)
-        cell = Fold(part.X, grid, None, part.observed, known)
-        for kept, loss in zip(scores, omega, strict=True):
-            kept.append(cell.score(noise_for(loss), (W, asked.components)))
-    sums = [(sum(one.rows.sum() for one in kept), sum(one.row_weights.sum() for one in kept)) for kept in scores]
-    return float(max(total / max(weight, np.finfo(np.float64).tiny) for total, weight in sums))
