@@ -176,6 +176,17 @@ def test_fits_end_where_those_of_the_host_end(backend, name):
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("backend", ["numpy", "native"])
+def test_groups_of_a_torch_tensor_on_the_host_are_those_of_an_array(backend, monkeypatch):
+    torch = pytest.importorskip("torch")
+    if backend == "native":
+        pytest.importorskip("drnmf._core")
+    monkeypatch.setenv("DRNMF_BACKEND", backend)
+    X, labels = np.random.default_rng(0).gamma(1.0, size=(24, 9)), np.repeat([0, 1, 2], 8)
+    one, other = (DRNMF(2, betas=(1,), max_iter=20, random_state=0).fit(Y, groups=labels) for Y in (X, torch.tensor(X)))
+    np.testing.assert_allclose(np.asarray(other.components_), one.components_, rtol=1e-12)
+
+
 @pytest.mark.parametrize("betas", [(1,), (2,)], ids=str)
 def test_the_largest_regret_on_dask_is_never_above_the_plain_fits(betas):
     groups, D = np.repeat(["a", "b"], [14, 17]), as_given("dask", X)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 from scipy.sparse import issparse
 
 from drnmf.backends.base import Data
@@ -35,8 +36,9 @@ def reopened(data: Data, X: Grid, mean: float | None = None) -> Data:
     from drnmf.backends.host.sparse import SparseMatrix
 
     kind: Any = type(getattr(data, "data", data))
-    alike = issubclass(kind, HostMatrix) and issubclass(kind, SparseMatrix) == issparse(X)
-    return kind.of(X, mean) if alike else open_data(X, mean=mean)
+    if not (issubclass(kind, HostMatrix) and issubclass(kind, SparseMatrix) == issparse(X)):
+        return open_data(X, mean=mean)
+    return kind.of(X if issparse(X) else np.asarray(X), mean)  # X may be a tensor of this machine's memory
 
 
 def open_data(X: Grid, backend: str | None = None, mean: float | None = None) -> Data:
