@@ -94,11 +94,10 @@ class Residual:
         p, slopes, scales = len(N), P - N, (F * (P + N)).reshape(len(N), -1).sum(-1)
         if self.sums:
             slopes = slopes - (F * slopes).sum(1)[:, None] / F.sum(0)
-        fixed = slope - _weighed(self.coefficients[list(self.searched)], slopes)  # of penalties: in full at any lambda
-        slopes = beside(self.units, F)[:, None, None] * slopes
-        if self.penalties is not None:
-            slopes = slopes + fixed
-        matrix = (slopes * weight).reshape(p, -1) @ slopes.reshape(p, -1).T
+        own = beside(self.units, F)[:, None, None] * slopes
+        if self.penalties is not None:  # which count in full whatever lambda is
+            own = own + (slope - _weighed(self.coefficients[list(self.searched)], slopes))
+        matrix = (own * weight).reshape(p, -1) @ own.reshape(p, -1).T
         return np.concatenate([np.array(matrix.tolist()).ravel(), self.units * np.array(scales.tolist())])
 
     def _violation(self, F: Array, N: Array, P: Array) -> tuple[Vector, Array, Array]:

@@ -163,7 +163,7 @@ def holds_counts(candidate: Candidate, unit: float | None, middle: float) -> boo
 class Tried:
     """A rank that was tried."""
 
-    rank: int  # int
+    rank: int
     scores: Scores | None = None  # of the entries held out of its runs, None where none were
     # (rank,), how well each component comes again in every run
     stability: Vector = field(default_factory=lambda: np.empty(0))

@@ -148,10 +148,8 @@ def scaled_rows(X: Entries, factors: Vector) -> Entries:
     >>> scaled_rows(np.array([[0.4, 0.3]]), np.array([0.5])).round(12).tolist()
     [[0.2, 0.2]]
     """
-    scaled, unit = (
-        sp.csr_array(sp.diags_array(factors) @ X) if sp.issparse(X) else X * factors[:, None],
-        facts_of(X).unit,
-    )
-    if unit is None:
-        return scaled.astype(X.dtype)
-    return ((scaled / unit).rint() * unit if sp.issparse(X) else np.rint(scaled / unit) * unit).astype(X.dtype)
+    unit = facts_of(X).unit
+    scaled = sp.csr_array(sp.diags_array(factors) @ X) if sp.issparse(X) else X * factors[:, None]
+    if unit is not None:
+        scaled = ((scaled / unit).rint() if sp.issparse(X) else np.rint(scaled / unit)) * unit
+    return scaled.astype(X.dtype)

@@ -598,9 +598,9 @@ def _sums_of(batch: Batch, A: Array, H: Array, per: float, losses: bool) -> tupl
         N *= 1.0 / per  # in place: at many columns a stream is what it does to arrays as large as H
         if b == 1.0:
             N *= H
-        sums.append(
-            Sums(N if b == 1.0 else _times_power(N, H, b), _times_power((P[:, :1] if alike else P) / per, H, -a))
-        )
+        else:
+            N = _times_power(N, H, b)
+        sums.append(Sums(N, _times_power((P[:, :1] if alike else P) / per, H, -a)))
     return tuple(sums), sweep.losses
 
 

@@ -231,10 +231,10 @@ class Stages:
                 if len(runs) < REDRAWN_RUNS or sum(run.settled for run in runs) < REDRAWN_RUNS // 2:
                     break
                 stability[rank] = consensus([run.short_side for run in runs]).stability
-        counts = {rank: int((values >= self.ask.threshold).sum()) for rank, values in stability.items()}
-        best = with_most_stable(stability, first, self.ask.threshold)
         self.schedule.close(RANKS)
         self.ended(RANKS, before)
+        counts = {rank: int((values >= self.ask.threshold).sum()) for rank, values in stability.items()}
+        best = with_most_stable(stability, first, self.ask.threshold)
         if best < first and counts[best] == best and first in counts:
             self.larger = Larger(best, best)
             self._note(f"Of {first} components {counts[first]} are stable, and of {best} all: the {best} are taken.")
