@@ -226,3 +226,15 @@ def test_sources_that_one_column_tells_are_found(seed):
     assert rank_profile(model, X, ranks=range(2, 9), uncertainty=U).best == 6
     if seed:
         assert rank_profile(model, (1e-6 * X).T, ranks=range(2, 9), uncertainty=(1e-6 * U).T).best == 6
+
+
+@pytest.mark.parametrize("seed", [2, 3])
+@pytest.mark.parametrize("turned", [False, True])
+def test_halves_of_components_that_come_again_are_not_counted(seed, turned):
+    """Of few rows and many columns four components come again in counts drawn anew, and predict worse than three."""
+    rng = np.random.default_rng(seed)
+    V = rng.gamma(0.5, size=(12, 3)) @ rng.gamma(0.5, size=(3, 1000))
+    X = rng.poisson(8.0 * V / V.mean()).astype(np.float64)
+    X = X[:, X.sum(axis=0) > 0]
+    found = rank_profile(BetaNMF(beta=1, random_state=seed), X.T if turned else X, ranks=range(1, 6))
+    assert found.best == 3

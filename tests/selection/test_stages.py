@@ -336,11 +336,13 @@ def test_fits_go_from_the_middle_outwards_each_from_its_neighbour(monkeypatch):
 def test_more_components_must_not_spoil_those_that_predict_best():
     """Stabilities of a set of rank 5 that was called 6, and of a catalogue whose larger rank finds more."""
     five = {5: np.ones(5), 6: np.array([0.64, 0.95, 0.99, 1.0, 1.0, 1.0]), 7: np.array([-0.11, 0.09, *5 * [0.97]])}
-    assert with_most_stable(five, 5, 0.6) == 5
+    assert with_most_stable(five, 5, 0.6, 7) == 5
     rare = {17: np.append(np.full(16, 0.965), 0.64), 24: np.concatenate([np.full(5, 0.1), np.full(19, 0.96)])}
-    assert with_most_stable(rare, 17, 0.6) == 24
+    assert with_most_stable(rare, 17, 0.6, 24) == 24
+    assert with_most_stable(rare, 17, 0.6, 18) == 24
+    assert with_most_stable(rare, 17, 0.6, 17) == 17  # 18 components predict clearly worse, and 17 are stable there
     fewer = {4: np.full(4, 0.95), 5: np.array([0.9, 0.9, 0.9, 0.3, 0.2])}
-    assert with_most_stable(fewer, 5, 0.6) == 4
+    assert with_most_stable(fewer, 5, 0.6, 5) == 4
     small = {4: [1.0, 0.98, 0.98, 0.79], 5: [1.0, 0.93, 0.81, 0.54, 0.04], 7: [1.0, 0.9, 0.73, 0.69, 0.78, 0.71, -0.12]}
-    assert with_most_stable({rank: np.array(one) for rank, one in small.items()}, 5, 0.6) == 4  # 6 of 7 are stable
-    assert with_most_stable({}, 5, 0.6) == 5
+    assert with_most_stable({rank: np.array(one) for rank, one in small.items()}, 5, 0.6, 5) == 4  # 6 of 7 are stable
+    assert with_most_stable({}, 5, 0.6, 5) == 5

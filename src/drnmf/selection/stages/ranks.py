@@ -84,8 +84,8 @@ def ranks_above(best: int, ranks: Sequence[int]) -> list[int]:
     return sorted({round(part * best) for part in ABOVE} & set(ranks))
 
 
-def with_most_stable(found: Mapping[int, Vector], first: int, threshold: float) -> int:
-    """Choose the rank of which most components are stable, the smallest of those.
+def with_most_stable(found: Mapping[int, Vector], first: int, threshold: float, most: int) -> int:
+    """Choose the rank of which most components are stable, the smallest of those; `most` of them count.
 
     More components than predict best (`first`) must not spoil the others: where their stable ones come again worse,
     taken together (`Tried.merit`), than those of the rank that predicts best, or of a smaller one, what came in
@@ -94,7 +94,7 @@ def with_most_stable(found: Mapping[int, Vector], first: int, threshold: float) 
     stable = {rank: Tried(rank, None, values[values >= threshold]) for rank, values in found.items()}
     least = max((one.merit for rank, one in stable.items() if rank <= first), default=-math.inf)
     allowed = [rank for rank, one in stable.items() if rank <= first or one.merit >= least]
-    return max(allowed, key=lambda rank: (stable[rank].stability.size, -rank), default=first)
+    return max(allowed, key=lambda rank: (min(stable[rank].stability.size, most), -rank), default=first)
 
 
 def to_try(ranks: Sequence[int], tried: Mapping[int, Tried], how: str = LADDER) -> Iterator[int]:

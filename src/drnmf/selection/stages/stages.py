@@ -201,8 +201,10 @@ class Stages:
 
         A component of few rows gains little in held-out entries, and every row pays for it. Runs of more components
         find it again and again where it is real, while what else they add differs from run to run: so the rank with
-        the most stable ones is taken (`with_most_stable`). The next smaller one that predicts about as well takes part
-        too. Runs that have not ended say nothing, for they still follow their start.
+        the most stable ones is taken (`with_most_stable`). No more of them are than predict about as well as the best:
+        where rows or columns are few, halves of a component come again too, even in counts that share no noise. The
+        next smaller rank that predicts about as well takes part too. Runs that have not ended say nothing, for they
+        still follow their start.
         """
         study, judged = pool.study, [one for one in table if one.scores is not None]
         one_sided = study.model.fixed is not None or study.factors is not None or bool(terms_of(study.model))
@@ -234,15 +236,17 @@ class Stages:
         self.schedule.close(RANKS)
         self.ended(RANKS, before)
         counts = {rank: int((values >= self.ask.threshold).sum()) for rank, values in stability.items()}
-        best = with_most_stable(stability, first, self.ask.threshold)
+        most = max(one.rank for one in near_best(table))
+        best = with_most_stable(stability, first, self.ask.threshold, most)
         if best < first and counts[best] == best and first in counts:
             self.larger = Larger(best, best)
             self._note(f"Of {first} components {counts[first]} are stable, and of {best} all: the {best} are taken.")
         if best > first and first in counts:
-            self.larger = Larger(best, counts[best])
+            self.larger = Larger(best, min(counts[best], most))
+            taken = f"the {most} most stable" if counts[best] > most else f"the {counts[best]}"
             self._note(
                 f"Runs of {best} components find {counts[best]} stable ones, and those of {first}, which predict best, "
-                f"{counts[first]}: the {counts[best]} are taken. What few rows have gains little in held-out entries."
+                f"{counts[first]}: {taken} are taken. What few rows have gains little in held-out entries."
             )
 
     def noise(self, study: Study, rank: int) -> NoiseProfile:
