@@ -248,3 +248,15 @@ def test_a_negative_binomial_that_is_no_wider_than_poisson_is_poisson():
     sized = candidates(as_losses((0.5, 1)), True, 5.0)
     assert no_wider_than_poisson(sized, last, 0.3) == last
     assert no_wider_than_poisson(listed, 0, 0.3) == 0
+
+
+@pytest.mark.parametrize("spikes", [True, False])
+@pytest.mark.parametrize("noise", ["poisson", "gamma"])
+def test_a_few_entries_far_from_the_fit_are_said_to_be(noise, spikes):
+    """One spike in a hundred makes the noise wider by far, and nothing but a note would say why."""
+    X, _ = planted(noise, 120, 60, 0, rank=4)
+    rng = np.random.default_rng(0)
+    hit = rng.random(X.shape) < 0.01
+    X[hit] += spikes * rng.integers(500, 2000, hit.sum())
+    notes = " ".join(noise_profile(BetaNMF(4, random_state=0), X).notes)
+    assert ("A few entries lie far from the fit" in notes) == spikes

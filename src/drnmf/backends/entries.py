@@ -123,7 +123,8 @@ def refusal(row: int, column: int, value: float, consumer: str) -> ValueError:
     if -np.inf < value < 0:
         return ValueError(
             f"Negative values in data passed to {consumer} (input X): the first is {where}. "
-            "NMF needs values >= 0: clip them (np.maximum(X, 0)) or shift X if that makes sense for your data."
+            "NMF needs values >= 0. Where they are noise about zero, negatives='clip' or 'missing' reads them so, and "
+            "with beta=2 'keep' takes them as they are."
         )
     return ValueError(
         f"Input X contains NaN or infinity: the first is {where}. "

@@ -45,6 +45,11 @@ NEUTRAL = 2.0 / 3.0
 DISAGREE = 0.5
 """Difference of two powers of the mean above which one of the two readings is wrong."""
 
+OUTLYING = 2.5
+"""How many times the share of the loss that the noise expects of them the worst entries hold, where they are said to be
+outliers: 0.9 to 1.2 on planted noises, up to 1.9 where their noise is none of the candidates or they have structure
+left (readings with an error of two parts, rounded ones, catalogues), 2.8 and more with one entry in a hundred off."""
+
 POISSON, DISPERSED, RICHER = range(3)
 """How simple a noise is: Poisson, Kullback-Leibler with a dispersion, the negative binomial and every other beta."""
 
@@ -356,6 +361,17 @@ def power_at(loss: Loss, middle: float) -> float:
     if isinstance(loss, NegativeBinomial):
         return (1.0 + 2.0 * middle / loss.size) / (1.0 + middle / loss.size)
     return 2.0 - float(loss.beta)
+
+
+def outlying(held: float, expected: float, name: str) -> tuple[str, ...]:
+    """Say that a few entries hold much more of the loss than the noise expects, where that is so."""
+    if not held > OUTLYING * expected:
+        return ()
+    return (
+        f"A few entries lie far from the fit: one in a hundred holds {100 * held:.0f} % of the loss, where {name} "
+        f"expects {100 * expected:.0f} %. If they are errors, leave them out (NaN): they widen the noise, and may make "
+        "components of their own.",
+    )
 
 
 def structured(share: float, rank: int, much: bool) -> tuple[str, ...]:

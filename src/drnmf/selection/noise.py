@@ -37,10 +37,12 @@ from drnmf.selection.choose import (
     holds_counts,
     likeliest,
     no_wider_than_poisson,
+    outlying,
     structured,
 )
 from drnmf.selection.entries import Facts, bound, counted, facts_of, near_one, sampled, sampled_modes
 from drnmf.selection.folds import HELD_OUT, Fold, check_fraction, count_parameters, mask_seed, too_few_to_hold_out
+from drnmf.selection.intervals.scatter import held_by_few
 from drnmf.selection.likelihood.masses import NegativeBinomialNoise
 from drnmf.selection.likelihood.scores import DRAWS, Scores, compare, corrected_size, drawn, joined, likely_size
 from drnmf.selection.stages.residuals import binned_slope
@@ -322,11 +324,15 @@ class NoiseQuestion:
         }
         structure = self._structure(folds[0], seen[0], best.loss, runs[0][best.loss]) if self.fraction else math.nan
         x, mu = folds[0].entries(fits[0][best.loss], seen=bool(self.fraction))
-        slope = binned_slope(x, mu)
+        slope, notes = binned_slope(x, mu), (*self.problem.notes, *notes)
+        if not (exact or self.known):
+            likely = listed[chosen]
+            whole = likely.counts and self.facts.unit is not None
+            notes += outlying(*held_by_few(x, mu, likely.loss, self.facts.grid, whole), likely.name)
         compared = ComparedNoises(
             listed, scores, chosen, slope, structure, middle, exact, solutions, self.known, self.counts
         )
-        return compared.profile(self.facts, (*self.problem.notes, *notes))
+        return compared.profile(self.facts, notes)
 
     def _with_counts(self, folds: list[Fold], seen: list[Problem], runs: list[dict[Loss, Result]]) -> float:
         """Fit Kullback-Leibler, and the negative binomial of the size that scored entries have there."""

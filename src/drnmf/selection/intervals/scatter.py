@@ -30,6 +30,12 @@ LEAST_LEVEL = 0.05
 nothing would rule it."""
 DISPROVED = 3.0
 """Standard deviations over draws by which phi must differ from the unit of counts to be believed."""
+FEW = 0.01
+"""Part of the entries, those that fit worst, whose share of the loss tells outliers."""
+LEAST_FEW = 5
+"""Entries that this part has at least: the share of fewer is chance."""
+_EXPECTED = 3
+"""Draws that say what share they should have."""
 _ROUNDING = 1.0 / 6.0
 """Variance that rounding to a neighbour on the grid at random adds, in squared units."""
 _TINY = np.finfo(np.float64).tiny
@@ -102,6 +108,30 @@ class Scatter:
             low = drawn < (self.grid.delta or 0.0)
             drawn = np.where(low, 0.0, np.maximum(drawn, 1e-12 * float(V.mean())))
         return drawn if self.grid.top is None else np.minimum(drawn, self.grid.top)
+
+
+def held_by_few(x: Vector, mu: Vector, loss: Loss, grid: Grid, counts: bool) -> tuple[float, float]:
+    """Compute the share of the loss that the worst hundredth of entries holds, and what it is among draws; NaN of few.
+
+    Draws have the means and the noise of the entries: the second share is what the noise itself expects.
+
+    >>> x = np.random.default_rng(0).poisson(20.0, 2000).astype(float)
+    >>> seen, expected = held_by_few(x, np.full(2000, 20.0), KL, Grid(unit=1.0), True)
+    >>> round(seen, 2), round(expected, 2)
+    (0.08, 0.08)
+    """
+    few = int(FEW * x.size)
+    if few < LEAST_FEW:
+        return math.nan, math.nan
+    noise = Scatter(loss, grid, grid.unit or 1.0, counts=counts)
+    if not noise.counts:
+        noise = replace(noise, phi=max(noise.dispersion(x, mu, np.ones(x.shape)), _TINY))
+
+    def share(of: Vector) -> float:
+        terms = loss.terms(np.maximum(of, _TINY) if loss.infinite_at_zero else of, mu)
+        return float(np.partition(terms, -few)[-few:].sum() / max(terms.sum(), _TINY))
+
+    return share(x), float(np.mean([share(noise.draw(mu, (seed,))) for seed in range(_EXPECTED)]))
 
 
 def unit_variance(loss: Loss, V: Vector) -> Vector:
