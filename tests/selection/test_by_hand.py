@@ -636,3 +636,27 @@ def test_overdispersed_counts_take_the_negative_binomial():
     assert overdispersed(listed, 0, None, 5.0) == 0
     assert [overdispersed(listed, i, 1.0, 5.0) for i in (1, 2, 3)] == [1, 2, 3]
     assert overdispersed(listed[:3], 0, 1.0, 5.0) == 0
+
+
+@pytest.mark.parametrize(("later", "expected"), [(0.9, 3), (0.0, 5)])
+def test_more_runs_say_whether_more_components_may_be_taken(monkeypatch, later, expected):
+    """Five components are stable where few runs say that three predict best: many runs have the last word."""
+    made, asked = stages(), []
+
+    def tried(rank: int, worse: float) -> Tried:
+        sums = -worse - np.linspace(0.0, 0.1, 30)
+        return Tried(rank, Scores(sums, sums, np.ones(30), np.ones(30)), np.ones(rank))
+
+    def runs(stage, rank, count, judge):
+        asked.append((rank, count, judge))
+        return [SimpleNamespace(whole=True)] * count
+
+    monkeypatch.setattr(Stages, "_that_judges", lambda self, pool: pool)
+    monkeypatch.setattr(Stages, "_judged", lambda self, pool, rank, runs: tried(rank, later * (rank == 5)))
+    pool = SimpleNamespace(runs=runs)
+    stability = {3: np.ones(3), 5: np.ones(5)}
+    few = [tried(2, 1.0), tried(3, 0.0), tried(5, 1.0)]
+    assert made._most(pool, few, stability) == expected
+    assert asked == [(3, 16, True), (5, 16, True)]
+    assert made._most(pool, few, {3: np.ones(3), 5: np.array([1.0, 1.0, 1.0, 0.1, 0.1])}) == 3
+    assert len(asked) == 2  # nothing to ask where no more are stable

@@ -188,7 +188,7 @@ class Stages:
             if not table:
                 raise self._too_short(self.ranks[0])
             table = self._judged_again(judging, table, how)
-        self._look_above(pool, table, profile, coarse)
+        self._look_above(pool, judging, table, profile, coarse)
         return pool, table, profile
 
     def _one_loss(self) -> Loss:
@@ -196,7 +196,9 @@ class Stages:
         assert isinstance(self.losses, tuple)
         return self.losses[0]
 
-    def _look_above(self, pool: RunPool, table: list[Tried], noise: NoiseProfile | None, coarse: bool) -> None:
+    def _look_above(
+        self, pool: RunPool, judging: RunPool, table: list[Tried], noise: NoiseProfile | None, coarse: bool
+    ) -> None:
         """Look for components that few rows have: counts drawn anew, at somewhat larger ranks than predict best.
 
         A component of few rows gains little in held-out entries, and every row pays for it. Runs of more components
@@ -236,7 +238,7 @@ class Stages:
         self.schedule.close(RANKS)
         self.ended(RANKS, before)
         counts = {rank: int((values >= self.ask.threshold).sum()) for rank, values in stability.items()}
-        most = max(one.rank for one in near_best(table))
+        most = self._most(judging, table, stability)
         best = with_most_stable(stability, first, self.ask.threshold, most)
         if best < first and counts[best] == best and first in counts:
             self.larger = Larger(best, best)
@@ -248,6 +250,25 @@ class Stages:
                 f"Runs of {best} components find {counts[best]} stable ones, and those of {first}, which predict best, "
                 f"{counts[first]}: {taken} are taken. What few rows have gains little in held-out entries."
             )
+
+    def _most(self, pool: RunPool, table: list[Tried], stability: dict[int, Vector]) -> int:
+        """Count the components that may be taken: as many as predict about as well as the best.
+
+        Where more are stable, four times as many runs say whether they do: one component more or less is what few
+        masks cannot tell.
+        """
+        near = max(one.rank for one in near_best(table))
+        wanted = with_most_stable(stability, best_rank(table).rank, self.ask.threshold, self.ranks[-1])
+        stable = int((stability[wanted] >= self.ask.threshold).sum()) if wanted in stability else 0
+        if stable <= near or stable not in self.ranks or self.interrupted:
+            return near
+        pool = self._that_judges(pool)
+        again = list[Tried]()
+        with self._until_interrupted(pool):
+            for rank in (near, stable):
+                runs = [run for run in pool.runs(RANKS, rank, MORE_JUDGES * self.ask.judges, True) if run.whole]
+                again += [self._judged(pool, rank, runs)] if len(runs) >= self.ask.judges else []
+        return stable if len(again) > 1 and again[-1] in near_best(again) else near
 
     def noise(self, study: Study, rank: int) -> NoiseProfile:
         """Read the losses off the noise at a rank."""
