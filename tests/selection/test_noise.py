@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from drnmf import BetaNMF, Interval, NegativeBinomial, noise_profile
+from drnmf import BetaNMF, Interval, NegativeBinomial, noise_profile, rank_profile
 from drnmf.backends.observed import Entries, Stored
 from drnmf.losses.names import as_losses
 from drnmf.problem.receive import Received
 from drnmf.selection.choose import candidates, no_wider_than_poisson
-from drnmf.selection.entries import facts_of, sampled
+from drnmf.selection.entries import facts_of, sampled, without_cut_off
 from drnmf.selection.likelihood.grid import common_unit
 from drnmf.synthetic import planted
 from tests import flat
@@ -260,3 +260,46 @@ def test_a_few_entries_far_from_the_fit_are_said_to_be(noise, spikes):
     X[hit] += spikes * rng.integers(500, 2000, hit.sum())
     notes = " ".join(noise_profile(BetaNMF(4, random_state=0), X).notes)
     assert ("A few entries lie far from the fit" in notes) == spikes
+
+
+def overexposed(mean: float) -> np.ndarray:
+    rng = np.random.default_rng(10)
+    V = rng.gamma(1.0, size=(120, 4)) @ rng.gamma(1.0, size=(4, 100))
+    return np.clip(np.rint(V * mean / V.mean() + 8.0 * rng.normal(size=V.shape)), 0.0, 255.0)
+
+
+def test_readings_that_were_cut_off_are_left_out():
+    """One in a hundred at the top of 8 bits made the noise of a Gaussian one grow like the root of the mean."""
+    X = overexposed(60.0)
+    before = X.copy()
+    profile = noise_profile(BetaNMF(4, **FEW), X, betas=BETAS)
+    assert profile.best == 2.0
+    assert profile.notes[0].startswith("78 entries (0.65 %) are at the largest value, 255")
+    np.testing.assert_array_equal(X, before)
+    weighed = noise_profile(BetaNMF(4, **FEW), X, betas=BETAS, entry_weight=np.ones(X.shape))
+    assert not any("cut off" in note for note in weighed.notes)
+    assert weighed.best < 2.0
+
+
+def test_components_of_an_overexposed_picture_are_counted():
+    """Seven in a hundred at the top made eight of four, most of which came again."""
+    found = rank_profile(BetaNMF(beta=2, random_state=0), overexposed(100.0), ranks=range(2, 10))
+    assert found.best == 4
+    assert sum("cut off" in note for note in found.notes) == 1
+
+
+@pytest.mark.parametrize("form", ["shares", "white", "sparse", "counts", "readings"])
+def test_a_largest_value_that_is_right_is_kept(form):
+    rng = np.random.default_rng(0)
+    X = overexposed(60.0)
+    if form == "shares":  # many rocks are one mineral alone
+        X = np.rint(100.0 * rng.dirichlet(np.full(4, 0.1), 300))
+        X[:, 0] += 100.0 - X.sum(axis=1)
+    elif form == "white":
+        X[rng.random(X.shape) < 0.5] = 255.0
+    elif form == "counts":
+        X = rng.poisson(rng.gamma(0.5, 20.0, X.shape)).astype(float)
+    elif form == "readings":
+        X = np.minimum(X + rng.random(X.shape), 200.0)
+    received = Received(sp.csr_array(X) if form == "sparse" else X)
+    assert without_cut_off(received) is received

@@ -326,7 +326,8 @@ def _notes(
     why = "Interrupted" if stages.interrupted else "Out of time"
     missing = (f"{why}: {what}." for what in stages.missing)
     unsure = doubt(table) if stages.larger is None else ()
-    notes = (*missing, *unsure, *(() if noise is None else noise.notes), *stages.notes, _SEEN[resample])
+    said = (*missing, *unsure, *(() if noise is None else noise.notes), *stages.notes, _SEEN[resample])
+    notes = tuple(dict.fromkeys(said))  # the noise and the stages have the remarks on X from the same reader
     if ended < LEAST_RUNS:
         return (*notes, too_few_runs(ended))
     if not (consensus.stability >= stages.ask.threshold).any():

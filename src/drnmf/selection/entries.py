@@ -15,9 +15,9 @@ from drnmf.backends.entries import row_blocks
 from drnmf.backends.observed import HeldOut, Stored, mixed
 from drnmf.backends.open import is_dask
 from drnmf.numerics import Array, Entries, Vector
-from drnmf.problem.device import as_numpy, is_tensor
+from drnmf.problem.device import Placement, as_numpy, is_tensor
 from drnmf.problem.receive import Received
-from drnmf.problem.weights import observed_values
+from drnmf.problem.weights import Reading, observed_values
 from drnmf.selection.likelihood.grid import Grid, grid_of
 
 Indices = np.ndarray[Any, np.dtype[np.int64]]
@@ -28,6 +28,13 @@ SAMPLE = 200_000
 
 NO_GRID = Grid()
 
+
+CUT_OFF, MOST_CUT_OFF = 1e-6, 0.25
+"""How near the largest value a reading must be to have been cut off there, relative to it, and the share of all entries
+above which it is the value of a background."""
+
+SAME_SUM, MOST_CLOSED = 0.01, 0.95
+"""Sums of rows that are alike to this part of them, of this share of the rows, are those of shares of a whole."""
 
 FAR = 256
 """Binary digits between X and one up to which squares and sums of X stay in the range of float64."""
@@ -101,6 +108,48 @@ def bound(received: Received) -> Received:
     if not isinstance(received.observed, HeldOut):
         return received
     return replace(received, observed=received.observed.bind(received.X.shape))
+
+
+def accepted(placement: Placement, X: Entries, consumer: str, reading: Reading) -> Received:
+    """Check X for what learns from its noise: entries held out are fixed, readings that were cut off left out.
+
+    Who gives weights has said what counts.
+    """
+    given = bound(placement.accept(X, consumer, reading))
+    return given if reading.entry_weight is not None or reading.uncertainty is not None else without_cut_off(given)
+
+
+def without_cut_off(received: Received) -> Received:
+    """Leave out the largest entries of a dense X where a pile of them says that larger readings were cut off there.
+
+    They say "at least so much". Taken for what they are, a fit bends to them: of Gaussian noise in 8 bits one per cent
+    at the top makes the variance grow with the mean, and five per cent double the number of components. Shares of a
+    whole have a largest value that is right, and a picture that is mostly white has no other.
+    """
+    X = received.X
+    top = facts_of(X).grid.top if isinstance(X, np.ndarray) else None
+    if top is None or _closed(X):
+        return received
+    cut = X > top * (1.0 - CUT_OFF)
+    share = float(cut.sum() / np.isfinite(X).sum())
+    if share > MOST_CUT_OFF:
+        return received
+    X = X.copy()
+    X[cut] = np.nan
+    note = (
+        f"{int(cut.sum())} entries ({100 * share:.2g} %) are at the largest value, {top:g}, many more than below it: "
+        "readings were cut off there, and these are left out. Where they are right, give all entries the weight one."
+    )
+    return replace(received, X=X, notes=(*received.notes, note))
+
+
+def _closed(X: Vector) -> bool:
+    """Tell whether the rows, or the columns, of X are shares of one whole."""
+    for axis in (0, 1):
+        sums = np.nansum(X, axis=axis)
+        if float((np.abs(sums - np.median(sums)) <= SAME_SUM * np.median(sums)).mean()) >= MOST_CLOSED:
+            return True
+    return False
 
 
 def counted(received: Received) -> Entries:

@@ -40,7 +40,7 @@ from drnmf.selection.choose import (
     outlying,
     structured,
 )
-from drnmf.selection.entries import Facts, bound, counted, facts_of, near_one, sampled, sampled_modes
+from drnmf.selection.entries import Facts, accepted, counted, facts_of, near_one, sampled, sampled_modes
 from drnmf.selection.folds import HELD_OUT, Fold, check_fraction, count_parameters, mask_seed, too_few_to_hold_out
 from drnmf.selection.intervals.scatter import held_by_few
 from drnmf.selection.likelihood.masses import NegativeBinomialNoise
@@ -219,7 +219,7 @@ def compare_losses(model: Parameters, X: Entries, reading: Reading, betas: Betas
     """Open X, and compare losses as `noise_profile` does."""
     solver = as_solver(model.solver)
     placement = place(X, model.device, solver.precision)
-    received = bound(placement.accept(X, "noise_profile", reading))
+    received = accepted(placement, X, "noise_profile", reading)
     few, columns = _looked_at(received, model, model.column_modes)
     opened, runner = Problem.opened(placement.open(few), few, columns), Runner.of(solver.update, "auto", placement.gpu)
     return read_noise(opened, model, runner, betas=betas, held_out=held_out, of=received.X.shape)

@@ -148,7 +148,7 @@ def profile_ranks(study: Study, ask: Question) -> RankProfile:
     elif len(table) < len(ask.ranks) and ask.how == UPWARDS:
         said += (f"The search stopped at rank {table[-1].rank}: two smaller ranks were clearly worse than the best.",)
     unsure = doubt(table) if stages.larger is None else ()
-    return RankProfile(best, judge, _rows(table), noise, (*unsure, *said, why_rank(table)))
+    return RankProfile(best, judge, _rows(table), noise, tuple(dict.fromkeys((*unsure, *said, why_rank(table)))))
 
 
 def _one_loss(betas: object) -> Loss:

@@ -23,7 +23,7 @@ from drnmf.problem.device import place, runs_at_once
 from drnmf.problem.problem import Problem
 from drnmf.problem.receive import Received
 from drnmf.problem.weights import Reading
-from drnmf.selection.entries import Facts, bound, counted, facts_of
+from drnmf.selection.entries import Facts, accepted, counted, facts_of
 from drnmf.selection.folds import HELD_OUT, Fold
 from drnmf.selection.likelihood.masses import noise_for
 from drnmf.selection.likelihood.scores import joined
@@ -71,7 +71,7 @@ class Study:
         """Check X and open it, in the name of a function."""
         solver = as_solver(model.solver)
         placement = place(X, model.device, solver.precision)
-        given = bound(placement.accept(X, consumer, reading))
+        given = accepted(placement, X, consumer, reading)
         facts = facts_of(counted(given))
         if facts.count == facts.zeros:
             raise ValueError("X is all zeros: it has no components.")
