@@ -282,7 +282,7 @@ def test_readings_that_were_cut_off_are_left_out():
 
 
 def test_components_of_an_overexposed_picture_are_counted():
-    """Seven in a hundred at the top made eight of four, most of which came again."""
+    """Four in a hundred at the top made eight components of four, most of which came again."""
     found = rank_profile(BetaNMF(beta=2, random_state=0), overexposed(100.0), ranks=range(2, 10))
     assert found.best == 4
     assert sum("cut off" in note for note in found.notes) == 1

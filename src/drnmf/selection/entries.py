@@ -130,7 +130,7 @@ def without_cut_off(received: Received) -> Received:
     top = facts_of(X).grid.top if isinstance(X, np.ndarray) else None
     if top is None or _closed(X):
         return received
-    cut = X > top * (1.0 - CUT_OFF)
+    cut = top * (1.0 - CUT_OFF) < X
     share = float(cut.sum() / np.isfinite(X).sum())
     if share > MOST_CUT_OFF:
         return received
