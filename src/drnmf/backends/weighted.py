@@ -86,10 +86,6 @@ class Weighted(Layer):
     def of(cls, data: Any, observed: Observed, tally: Tally, mean: float | None) -> Weighted:
         return cls(replace(data, mean=tally.mean if mean is None else mean), observed, tally)
 
-    def with_mean(self, mean: float) -> Weighted:
-        """Return the same with floors that refer to another mean."""
-        return replace(self, data=replace(self.data, mean=mean))
-
     def scaled(self, factor: float) -> Weighted:
         data = self.data.scaled(factor)
         safe = 1.0 / SAFE_SQUARES < self.tally.squares < SAFE_SQUARES
