@@ -59,7 +59,7 @@ class Ask:
         known when the sweep is made; None - no parts
     losses : False skips the losses (they come back as NaN) where nobody will look
     curvature : (p,) coefficients of the losses in the curvature, None where it is not wanted
-        (in a batch of runs these and the weights of the parts may be (p, runs), see `backends.open.Batch`)
+        (in a batch of runs these and the weights of the parts may be (p, runs), see `backends.torch.load.TorchBatch`)
     observed : weights of the entries, None where every entry counts once
     held_out : the losses are those of the entries that a held-out mask leaves out
     sized : the size of the parts of every column counts, because penalties stand beside them (see `Sweep`)

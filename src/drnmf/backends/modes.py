@@ -16,7 +16,7 @@ from drnmf.backends.weighted import shares_curvature
 from drnmf.numerics import Array, Vector
 
 if TYPE_CHECKING:
-    from drnmf.backends.open import Batch
+    from drnmf.backends.torch.load import TorchBatch
 
 Factors = tuple[Array, ...]
 
@@ -78,7 +78,7 @@ class Matrix(Modes):
     names = ("H", "W")
 
     @cached_property
-    def sides(self) -> tuple[Data | Batch, Data | Batch]:
+    def sides(self) -> tuple[Data | TorchBatch, Data | TorchBatch]:
         """X for each block: the side whose columns are those of the block."""
         return self.data, self.data.T
 

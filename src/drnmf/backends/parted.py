@@ -22,7 +22,7 @@ from drnmf.backends.tiles import Tiled, entry_losses, observed_tile, tiles_of
 from drnmf.backends.weighted import Tally, Weighted, shares_curvature
 from drnmf.losses.base import Loss, Omega, base_of, is_quadratic
 from drnmf.losses.part import Part, Rowwise, in_blocks
-from drnmf.numerics import Array, Indices, Vector, as_float64, beside, identity_limit, model_floor, namespace
+from drnmf.numerics import Array, Indices, Vector, as_float64, beside, identity_limit, model_floor, namespace, to_host
 
 if TYPE_CHECKING:
     from drnmf.backends.host.native import NativeDense
@@ -461,7 +461,7 @@ class _Rows:
         losses, weights = column_losses(part, W, H, base, swept), np.ones(data.shape[1])
         known = None if data.observed is None else pieces(data.observed)
         if known is not None and known.columns is not None:  # a row of weight two is a row that is there twice
-            weights = np.asarray(_on_host(known.columns), dtype=np.float64)
+            weights = np.asarray(to_host(known.columns), dtype=np.float64)
             losses = np.divide(losses, weights, out=np.zeros_like(losses), where=weights > 0)
         return cls(losses, weights)
 
@@ -505,7 +505,7 @@ def _tile_losses(data: Any, raw: Tiled, J: slice, V: Any, loss: Loss) -> Vector:
     else:
         X, zero = raw.tile(J), zero_of(data, (loss,))
         terms = loss.terms(namespace(V).where(X == 0, zero, X) if zero else X, V)
-    return np.asarray(_on_host(terms.sum(0)), dtype=np.float64)
+    return np.asarray(to_host(terms.sum(0)), dtype=np.float64)
 
 
 def _quadratic(data: Any, W: Array, H: Array, N: Array, squares: Vector, loss: Loss) -> Vector:
@@ -573,10 +573,6 @@ def _zeros(like: Any, shape: tuple[int, ...]) -> Any:
 def _like(vector: Vector, F: Any) -> Any:
     """A vector in the dtype of a factor, where it lives."""
     return namespace(F).asarray(beside(vector, F), dtype=F.dtype)
-
-
-def _on_host(part: Any) -> Any:
-    return part if isinstance(part, np.ndarray) else part.cpu().numpy()
 
 
 def rowwise(omega: Omega) -> bool:

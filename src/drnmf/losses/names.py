@@ -178,15 +178,3 @@ def from_text(text: str) -> Loss:
     """
     base, comma, label = text.partition(", ")
     return Part(from_text(base), 0, label) if comma else as_loss(_number(text))
-
-
-__all__ = [
-    "NAMES",
-    "as_loss",
-    "as_losses",
-    "as_written",
-    "every_loss",
-    "from_text",
-    "noise_of",
-    "text_of",
-]

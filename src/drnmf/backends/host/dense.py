@@ -53,14 +53,10 @@ class HostMatrix(Unweighted):
     space: ClassVar[HostSpace] = HOST
     tile_entries: ClassVar[int] = 1 << 18
 
-    def row_digests(self) -> Iterator[bytes]:
-        """Yield the SHA-256 of every row of X, 32 bytes each (see `backends.entries`)."""
-        raise NotImplementedError
-
-    def digest(self) -> str:
+    def digest(self: Any) -> str:
         return combined(self.row_digests())
 
-    def beside(self, array: Array) -> Array:
+    def beside(self: Any, array: Array) -> Array:
         """Take an array of weights into the dtype of X, once; integers stay."""
         return np.asarray(array, self.dtype if np.asarray(array).dtype.kind == "f" else None)
 
@@ -111,6 +107,7 @@ class DenseMatrix(HostMatrix, UnweightedDense):
         return tile if self.scale == 1.0 else tile * self.scale
 
     def row_digests(self) -> Iterator[bytes]:
+        """Yield the SHA-256 of every row of X, 32 bytes each (see `backends.entries`)."""
         return dense_rows(self.X)
 
     def column(self, j: int) -> Vector:

@@ -14,6 +14,7 @@ from drnmf.backends.base import Ask, Data, Observed, Sweep
 from drnmf.backends.entries import sparse_rows
 from drnmf.backends.host.dense import HostMatrix
 from drnmf.backends.host.stored import (
+    FilledSparse,
     StoredOnly,
     StoredSweep,
     filled_sparse,
@@ -25,7 +26,7 @@ from drnmf.backends.host.stored import (
 )
 from drnmf.backends.observed import Ones, Pieces, Stored, factors_of, pieces, product
 from drnmf.backends.tiles import sweep_tiles
-from drnmf.backends.weighted import Filled, Tally, UnweightedSparse
+from drnmf.backends.weighted import Tally, UnweightedSparse
 from drnmf.losses.base import need_nonzeros_only
 from drnmf.numerics import Array, Precision, Vector
 
@@ -124,7 +125,7 @@ class SparseMatrix(HostMatrix, UnweightedSparse):
         weight, count = parts.sums(self.shape)
         return Tally(found.total, found.squares, weight, count - found.count + found.zeros, count)
 
-    def filled(self, observed: Observed) -> Filled | None:
+    def filled(self, observed: Observed) -> FilledSparse | None:
         parts = pieces(observed)
         return None if parts is None else filled_sparse(self, parts)
 
