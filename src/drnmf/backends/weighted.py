@@ -12,9 +12,9 @@ import numpy as np
 
 from drnmf.backends.base import Ask, Data, Layer, Observed, Sweep
 from drnmf.backends.observed import Hidden, Ones, Outer, Product, factors_of, pieces, product, stores
-from drnmf.backends.tiles import Tiled, entry_losses, observed_tile, tiles_of
+from drnmf.backends.tiles import Tiled, observed_tile, tiles_of
 from drnmf.losses.base import Omega, is_frobenius
-from drnmf.numerics import SAFE_SQUARES, Array, Vector, as_float64, identity_limit, model_floor, namespace, to_host
+from drnmf.numerics import SAFE_SQUARES, Array, Vector, as_float64, identity_limit, namespace, to_host
 
 
 @dataclass(frozen=True)
@@ -152,19 +152,6 @@ class Weighted(Layer):
             return np.array([loss])
         return self.under_weights(W, H, Ask(ask.omega, None)).losses
 
-    def held_out_columns(self, W: Array, H: Array, omega: Omega) -> Columns:
-        """Add up the held-out entries of every column at V = WH (see `Columns`)."""
-        found, observed = [], others_of(self.observed)
-        for J in tiles_of(self.data):
-            X, M = observed_tile(self.data, J, observed)
-            V = namespace(H).clip(W @ H[:, J], model_floor(self.dtype), None)
-            losses = entry_losses(self.data, X, M, V, omega)
-            positive, xp = (M > 0) & (X > 0), namespace(H)
-            logs = xp.where(positive, xp.log(xp.where(positive, as_float64(X), 1.0)), 0.0)
-            sums = ((M > 0).sum(0), xp.stack([loss.sum(0) for loss in losses]), logs.sum(0), positive.sum(0))
-            found.append([np.asarray(to_host(part), dtype=np.float64) for part in sums])
-        return Columns(*(np.concatenate(part, axis=-1) for part in zip(*found, strict=True)))
-
     def tile(self, columns: slice) -> Array:
         """Return a range of columns with the gaps filled."""
         X, M = observed_tile(self.data, columns, self.observed)
@@ -289,16 +276,6 @@ class UnweightedSparse(Unweighted):
         return None if self.only is None else Ones(self.shape)
 
 
-@dataclass(frozen=True)
-class Columns(Sums):
-    """Sums over the held-out entries of every column, for means and standard errors by blocks of columns."""
-
-    counts: Vector  # (n,) how many entries are held out and observed
-    losses: Vector  # (p, n) sums of d(x | v) under the weights
-    logs: Vector  # (n,) sums of log x over the positive ones
-    positive: Vector  # (n,) how many those are
-
-
 def others_of(observed: Observed) -> Observed:
     """Return the weights of the entries that a `HeldOut` leaves out; weights without one are refused."""
     kinds = factors_of(observed)
@@ -333,9 +310,3 @@ def held_out_losses(data: Data, W: Array, H: Array, omega: Omega) -> Vector:
     """Compute the losses (p,) on the entries that a `HeldOut` weight leaves out, under the other weights."""
     A, B = data.T.space.put(W.T), data.space.put(H)
     return data.space.read(data.sweep(A.T, B, Ask(omega, parts=None, held_out=True)))[0].losses
-
-
-def held_out_columns(data: Any, W: Array, H: Array, omega: Omega) -> Columns:
-    """Add up the held-out entries of every column (see `Columns`), tile by tile, where some are held out."""
-    found: Columns = data.held_out_columns(data.T.space.put(W.T).T, data.space.put(H), omega)
-    return found

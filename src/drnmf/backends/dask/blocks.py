@@ -38,8 +38,7 @@ from drnmf.backends.dask.partial_sums import SweepColumns, losses_alone, part_of
 from drnmf.backends.dask.space import ColumnSpace, Factor, RowSpace
 from drnmf.backends.entries import combined
 from drnmf.backends.observed import Ones
-from drnmf.backends.weighted import Columns, Tally, Weighted
-from drnmf.losses.base import Omega
+from drnmf.backends.weighted import Tally, Weighted
 from drnmf.losses.part import over_blocks
 from drnmf.numerics import Array, Indices, Precision, Vector
 
@@ -168,11 +167,6 @@ class Blocks:
     def of_rows(self, function: Callable[..., Vector], W: Factor, H: Array) -> Vector:
         """Compute function(block, W', H), with a number for every row in its last axis, and bring all here."""
         return np.concatenate(self.collect(function, W.T, Shared(H)), axis=-1)
-
-    def held_out_columns(self, W: Factor, H: Array, omega: Omega) -> Columns:
-        """Add up the held-out entries of every column over the blocks."""
-        found: Columns = self.add_up(partial(_held_out_columns, omega), W, Shared(H))
-        return found
 
     def read(self, *sweeps: Sweep) -> tuple[Sweep, ...]:
         """Compute what the sweeps promise, in one graph; the parts of W stay with its rows."""
@@ -382,10 +376,6 @@ def _tally(holder: Derived) -> tuple[Tally]:
 
 def _weights_digest(data: Weighted) -> bytes:
     return data.observed.digest().encode()
-
-
-def _held_out_columns(omega: Omega, data: Weighted, A: Array, H: Array) -> Columns:
-    return data.held_out_columns(A.T, H, omega)
 
 
 def _row_norms(data: Data) -> Vector:

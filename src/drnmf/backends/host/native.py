@@ -51,18 +51,6 @@ class DrnmfController(threadpoolctl.LibController):  # type: ignore[misc]
 threadpoolctl.register(DrnmfController)
 
 
-def get_num_threads() -> int:
-    """Threads a sweep may use."""
-    return _core.get_num_threads()
-
-
-def set_num_threads(count: int) -> None:
-    """Let sweeps use `count` threads (at least one)."""
-    if count < 1:
-        raise ValueError(f"count={count} is not a number of threads: use 1 or more.")
-    _core.set_num_threads(count)
-
-
 KERNELS: dict[type, tuple[int, Callable[[object], float]]] = {
     Beta: (0, attrgetter("beta")),
     NegativeBinomial: (1, attrgetter("a")),
