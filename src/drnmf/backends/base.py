@@ -142,16 +142,6 @@ class Sweep:
 
 
 @dataclass(frozen=True, eq=False)
-class Ranges:
-    """Parts of X side by side, which a backend may sweep in one pass, each by itself."""
-
-    bounds: tuple[int, ...]  # p + 1 numbers; part k is of rows bounds[k] to bounds[k + 1]
-    across: bool  # whether they are of columns
-    coefficients: Vector  # (p,) of the parts in the curvature
-    squared_norms: Vector  # (p,) of the parts
-
-
-@dataclass(frozen=True, eq=False)
 class Descending:
     """Where whole iterations of coordinate descent under beta = 2 alone begin, made by a backend in one call each."""
 
@@ -163,17 +153,6 @@ class Descending:
     lasts: tuple[Array, ...]
     sweep: Sweep  # that for H at the blocks, written over too
     floors: tuple[float, ...]  # the smallest entry of each block
-
-
-class Descends(Protocol):
-    """Whole iterations of coordinate descent (`Descending`)."""
-
-    def iterate(self, passes: int, momenta: tuple[float, ...]) -> Sweep:
-        """Step both blocks, by so many passes of coordinate descent each, and sweep for the first at the new point.
-
-        momenta : how far each is extrapolated, as a fraction of its way since the last iteration
-        """
-        ...
 
 
 @dataclass(frozen=True)
@@ -525,7 +504,7 @@ class OfData:
     def count(self) -> int:
         return int(self.data.count)
 
-    def descent(self, start: Descending) -> Descends | None:
+    def descent(self, start: Descending) -> Any:
         """Make no whole iterations: what is over X counts too."""
         return None
 

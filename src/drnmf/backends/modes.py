@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from drnmf.backends.base import Ask, Data, Descending, Descends, OfData, Space, Sweep
+from drnmf.backends.base import Ask, Data, Descending, OfData, Space, Sweep
 from drnmf.backends.weighted import shares_curvature
 from drnmf.numerics import Array, Vector
 
@@ -98,7 +98,7 @@ class Matrix(Modes):
     def sweep(self, block: int, blocks: Factors, ask: Ask) -> Sweep:
         return self.sides[block].sweep(blocks[1 - block].T, blocks[block], ask)
 
-    def descent(self, start: Descending) -> Descends | None:
+    def descent(self, start: Descending) -> Any:
         begin = getattr(self.data, "descent", None)  # the compiled backend alone has it
         return None if begin is None else begin(start)
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from drnmf.backends.base import Ask, Data, Layer, Observed, Ranges, Space, Starts, Sweep, zero_of
+from drnmf.backends.base import Ask, Data, Layer, Observed, Space, Starts, Sweep, zero_of
 from drnmf.backends.host.dense import HostMatrix
 from drnmf.backends.observed import Outer, pieces, product
 from drnmf.backends.tiles import Tiled, entry_losses, observed_tile, tiles_of
@@ -93,12 +93,12 @@ class Stack:
 
     def sweep(self, W: Array, H: Array, ask: Ask, coefficients: Vector, squared_norms: Vector) -> Sweep:
         """Sweep the parts, each by itself, with factors in the order of X (`NativeDense.sweep_parts`)."""
-        ranges = Ranges(self.bounds, self.turned, coefficients, squared_norms)
+        ranges = self.bounds, self.turned, coefficients, squared_norms
         if self.order is None:
-            return self.data.sweep_parts(W, H, ask, ranges)
+            return self.data.sweep_parts(W, H, ask, *ranges)
         if not self.turned:
-            return self.data.sweep_parts(_contiguous(W.T[:, self.order]).T, H, ask, ranges)
-        swept = self.data.sweep_parts(W, _contiguous(H[:, self.order]), ask, ranges)
+            return self.data.sweep_parts(_contiguous(W.T[:, self.order]).T, H, ask, *ranges)
+        swept = self.data.sweep_parts(W, _contiguous(H[:, self.order]), ask, *ranges)
         back = self._back
         Q = None if swept.Q is None else swept.Q[:, back]
         return replace(swept, N=swept.N[..., back], P=swept.P[..., back], Q=Q)
