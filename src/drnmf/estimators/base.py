@@ -22,8 +22,7 @@ from drnmf.backends.open import is_dask
 from drnmf.backends.weighted import held_out_losses
 from drnmf.estimators import saving
 from drnmf.estimators.callbacks import Support, Tasks, managed
-from drnmf.estimators.deciding import AUTO, fit_ranked, zeros_under
-from drnmf.estimators.scoring import predicted_score
+from drnmf.estimators.deciding import AUTO, fit_ranked, predicted_score, zeros_under
 from drnmf.estimators.streaming import Streaming, end_stream
 from drnmf.estimators.tables import Factorising, shares_of
 from drnmf.losses.base import Omega, betas_of
