@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -484,25 +485,11 @@ class OfData:
 
     data: Any
 
-    @property
-    def dtype(self) -> Precision:
-        return self.data.dtype
-
-    @property
-    def mean(self) -> float:
-        return float(self.data.mean)
-
-    @property
-    def scale(self) -> float:
-        return float(self.data.scale)
-
-    @property
-    def zeros(self) -> int:
-        return int(self.data.zeros)
-
-    @property
-    def count(self) -> int:
-        return int(self.data.count)
+    dtype = property(attrgetter("data.dtype"))
+    mean = property(attrgetter("data.mean"))
+    scale = property(attrgetter("data.scale"))
+    zeros = property(attrgetter("data.zeros"))
+    count = property(attrgetter("data.count"))
 
     def descent(self, start: Descending) -> Any:
         """Make no whole iterations: what is over X counts too."""
@@ -513,13 +500,8 @@ class OfData:
 class Layer(OfData):
     """A Data over another one, of the same entries in the same place."""
 
-    @property
-    def shape(self) -> tuple[int, int]:
-        return tuple(self.data.shape)
-
-    @property
-    def space(self) -> Space:
-        return self.data.space
+    shape = property(attrgetter("data.shape"))
+    space = property(attrgetter("data.space"))
 
     def row_digests(self) -> Iterator[bytes]:
         """Yield the SHA-256 of every row of X itself."""

@@ -11,11 +11,12 @@ import hashlib
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from drnmf.backends.base import Ask, Data, Layer, Observed, Space, Starts, Sweep, zero_of
+from drnmf.backends.base import Ask, Data, Layer, Observed, Space, Sweep, zero_of
 from drnmf.backends.host.dense import HostMatrix
 from drnmf.backends.observed import Outer, pieces, product
 from drnmf.backends.tiles import Tiled, entry_losses, observed_tile, tiles_of
@@ -123,13 +124,8 @@ class Parted(Layer):
     turned: bool = False
     stack: Stack | None = None
 
-    @property
-    def compressed(self) -> bool:
-        return bool(self.data.compressed)
-
-    @property
-    def observed(self) -> Observed | None:
-        return self.data.observed
+    compressed = property(attrgetter("data.compressed"))
+    observed = property(attrgetter("data.observed"))
 
     @cached_property
     def T(self) -> Parted:
@@ -138,9 +134,7 @@ class Parted(Layer):
         flipped.__dict__["T"] = self
         return flipped
 
-    @property
-    def starts(self) -> Starts:
-        return self.data.starts
+    starts = property(attrgetter("data.starts"))
 
     @property
     def space(self) -> Space:

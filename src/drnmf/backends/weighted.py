@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from operator import attrgetter
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -85,13 +86,8 @@ class Weighted(Layer):
     def compressed(self) -> bool:
         return bool(self.data.compressed) and not stores(self.observed)
 
-    @property
-    def zeros(self) -> int:
-        return self.tally.zeros
-
-    @property
-    def count(self) -> int:
-        return self.tally.count
+    zeros = property(attrgetter("tally.zeros"))
+    count = property(attrgetter("tally.count"))
 
     @cached_property
     def T(self) -> Weighted:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from operator import attrgetter
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -14,7 +15,7 @@ from drnmf.backends.base import Ask, InOnePiece, Sweep
 from drnmf.backends.entries import combined, dense_rows, row_blocks
 from drnmf.backends.tiles import sweep_tiles, tiles_of
 from drnmf.backends.weighted import Unweighted, UnweightedDense
-from drnmf.numerics import Array, Precision, Vector
+from drnmf.numerics import Array, Vector
 
 
 class HostSpace(InOnePiece):
@@ -91,9 +92,7 @@ class DenseMatrix(HostMatrix, UnweightedDense):
     def shape(self) -> tuple[int, int]:
         return self.X.shape[0], self.X.shape[1]
 
-    @property
-    def dtype(self) -> Precision:
-        return self.X.dtype
+    dtype = property(attrgetter("X.dtype"))
 
     @cached_property
     def T(self) -> Self:

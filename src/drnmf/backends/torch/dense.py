@@ -9,6 +9,7 @@ import logging
 import math
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
+from operator import attrgetter
 from typing import Any, ClassVar
 
 import numpy as np
@@ -115,9 +116,7 @@ class TorchDense(OnTorch, UnweightedDense):
     def shape(self) -> tuple[int, int]:
         return self.X.shape[0], self.X.shape[1]
 
-    @property
-    def device(self) -> torch.device:
-        return self.X.device
+    device = property(attrgetter("X.device"))
 
     @property
     def working(self) -> torch.dtype:
