@@ -158,7 +158,7 @@ class Newton(Rule):
         """The curvature for the next step, None where that one brings its own."""
         if parts.Q is None or self._due(state.steps + 1):
             return None
-        return parts.Q if parts.gram is None else parts.Q + packed(parts.gram, F)
+        return parts.curvature(F)
 
     def minimum(self, F: Array, parts: Parts) -> Array:
         """The minimum of the model: with one curvature for all columns, scaled or not, or one for each."""
@@ -189,9 +189,8 @@ class Newton(Rule):
 def penalised_step(F: Array, parts: Parts, passes: int, scale: Numbers | None, bound: Bound) -> Array:
     """Take the step of `quadratic_step` under penalties, whose curvature needs no correction of its length."""
     (N, P), ceiling, xp = parts.weighted(), power_ceiling(precision_of(F)), namespace(F)
-    assert parts.Q is not None
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        whole = parts.Q if parts.gram is None else parts.Q + packed(parts.gram, F)
+        whole = parts.curvature(F)
         length = (F * P).sum(0) / (F * packed_product(whole, F)).sum(0) if scale is None else scale
         usable = (length > 0) & (length < ceiling)
         whole = whole * xp.where(usable, length, xp.ones_like(F[0]))
