@@ -18,7 +18,7 @@ import numpy as np
 
 from drnmf.algorithms.correlation import shrunk
 from drnmf.algorithms.updates.base import NOTHING, Facts, Parts, Rule, Setup, Wants, halve
-from drnmf.algorithms.updates.monotone import Extrapolated, Momentum
+from drnmf.algorithms.updates.monotone import Extrapolated, Momentum, Moving
 from drnmf.algorithms.updates.simplex_steps import model_minimum
 from drnmf.algorithms.updates.steps import correlated_step, packed, packed_product, quadratic_step, shared_step
 from drnmf.losses.base import Omega, is_quadratic
@@ -77,7 +77,7 @@ class Guarded(Momentum):
 
 
 @dataclass(frozen=True)
-class Newton(Rule):
+class Newton(Moving):
     """`Extrapolated` for `delay` steps, then Newton steps, halved while the objective rises, then multiplicative.
 
     Which local minimum a run ends in is decided early: until then it follows the multiplicative steps.
@@ -134,9 +134,6 @@ class Newton(Rule):
         """Whether a step of second order brings its own curvature."""
         return not self.keeps or (step - self.delay) % self.refresh == 0
 
-    def init(self, F: Array) -> Momentum:
-        return self.first.init(F)
-
     def step(self, F: Array, parts: Parts, state: Momentum) -> tuple[Array, Momentum]:
         if parts.Q is None and isinstance(state, Guarded) and state.Q is not None:
             parts = replace(parts, Q=state.Q)
@@ -181,9 +178,6 @@ class Newton(Rule):
         if attempt == 1:  # the components overlap less, or otherwise, in columns that are unlike the mean
             state = replace(state, damping=np.clip(2.0 * state.damping, LEAST_DAMPING, 1.0))
         return (state.F if attempt == NEWTON_HALVINGS + 1 else halve(F, tried)), state
-
-    def restart(self, state: Momentum) -> Momentum:
-        return replace(state, nu=1.0)
 
 
 def penalised_step(F: Array, parts: Parts, passes: int, scale: Numbers | None, bound: Bound) -> Array:

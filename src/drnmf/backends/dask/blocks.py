@@ -171,7 +171,9 @@ class Blocks:
     def read(self, *sweeps: Sweep) -> tuple[Sweep, ...]:
         """Compute what the sweeps promise, in one graph; the parts of W stay with its rows."""
         nodes = [sweep.losses.node for sweep in sweeps]  # type: ignore[attr-defined]
-        wanted = [(Placed(node), _same if isinstance(node.operation, SweepColumns) else losses_alone) for node in nodes]
+        wanted = [
+            (Placed(node), cluster.same if isinstance(node.operation, SweepColumns) else losses_alone) for node in nodes
+        ]
         found = self.execute(plan(self.unit, wanted))
         read = []
         for sweep, node, sums in zip(sweeps, nodes, found, strict=True):
@@ -265,7 +267,7 @@ class Blocks:
 
     def add_up(self, function: Callable[..., object], *arguments: object) -> Any:
         """Sum function(block, *arguments) over the blocks."""
-        return self.execute(plan(self.unit, [(Placed(Node(function, *arguments)), _same)]))[0]
+        return self.execute(plan(self.unit, [(Placed(Node(function, *arguments)), cluster.same)]))[0]
 
     def collect(self, function: Callable[..., object], *arguments: object) -> list[Any]:
         """Bring function(block, *arguments) of every block here."""
@@ -336,10 +338,6 @@ def _draw(state: Any, size: int, rank: int, root: float, floor: float, dtype: Pr
     rng.set_state(state)
     W = np.maximum(rng.uniform(size=(size, rank)) * root, floor)
     return Kept((np.ascontiguousarray(W.T, dtype=dtype),))
-
-
-def _same(value: object) -> Any:
-    return value
 
 
 def _one(value: object) -> tuple[int]:
