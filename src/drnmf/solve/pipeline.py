@@ -43,7 +43,7 @@ from drnmf.parameters.solver import as_solver
 from drnmf.problem.device import as_numpy
 from drnmf.problem.problem import Problem, constant_model_losses
 from drnmf.problem.scikit import ConvergenceWarning, check_random_state
-from drnmf.solve.encode import encode
+from drnmf.solve.encode import Encoding
 from drnmf.solve.progress import progress_bar
 from drnmf.solve.references import compute_references, run_improving
 from drnmf.solve.runner import Budget, Runner
@@ -149,7 +149,7 @@ def settle(problem: Problem, result: Result, control: Control) -> Result:
     if result.H.shape[0] <= data.shape[1] or problem.penalties or not problem.constraints.free:
         return result
     objective = Objective(result.omega, result.references, data.mean)
-    W = encode(data, result.H, objective, result.weights, control.max_iter, control.tol)
+    W = Encoding(result.H, objective, result.weights, control.max_iter, control.tol).of(data)
     losses = losses_of(data, W, result.H, result.omega)
     constant = constant_model_losses(data, result.omega)
     exact = result.losses <= EXACT_FIT * constant

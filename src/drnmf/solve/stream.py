@@ -49,7 +49,7 @@ from drnmf.objective.penalty import NONE, Bound, Penalties, per_component
 from drnmf.objective.simplex import vertex
 from drnmf.problem.device import as_numpy
 from drnmf.problem.problem import point_of
-from drnmf.solve.encode import encode, level_of
+from drnmf.solve.encode import Encoding, level_of
 from drnmf.solve.heavy import Heavy, gathered
 
 FADE, BOUNDS_FADE = 0.7, 0.4
@@ -491,7 +491,7 @@ def _encoded(batch: Batch, H: Array, objective: Objective, weights: Vector, A: A
         A = _projected(data, as_numpy(H), omega, c)
     if A is None or alone or not ((batch.curved or again) and side.space.whole):
         rounds = 1 if alone else ROUNDS if len(omega) == 1 or batch.first is not None else ROUNDS_OF_SEVERAL
-        return encode(data, H, objective, weights, rounds, 0.0, False, A, curved).T
+        return Encoding(H, objective, weights, rounds, 0.0, False, A, curved).of(data).T
     floor = factor_floor(data.mean, H.shape[0])
     A = side.space.put(A)
     if again:
@@ -560,7 +560,8 @@ def _followed(
             if old:
                 sums = tuple(now.take_in(before) for now, before in zip(sums, old, strict=True))
             if met is not None:
-                B = encode(met.data, H, objective, weights, 1, 0.0, False, met.first(A) if B is None else B, True).T
+                B = met.first(A) if B is None else B
+                B = Encoding(H, objective, weights, 1, 0.0, False, B, True).of(met.data).T
                 sums = (met.replaced(sums[0], A, B, H, omega),)
             added = _penalty_of("H", H, data, objective, weights)
             beside = sums if start is None else (sums[0].plus(start.placed(H)),)
