@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 
 from drnmf.algorithms.certificates import certify
 from drnmf.algorithms.correlation import row_sums
-from drnmf.algorithms.initialize import Start, least_loss, random_start, starts, tensor_start
+from drnmf.algorithms.initialize import Start, begun, least_loss, random_start, tensor_start
 from drnmf.algorithms.loop import Control, with_notes
 from drnmf.algorithms.result import Interrupted, Progress, Result
 from drnmf.backends.base import losses_of
@@ -80,9 +80,11 @@ def running(
             return [problem.feasible(*begin) for begin in made], 0.0
         # the first component of NNDSVD is the mean row, nearly all of a row that sums to one: the others stay small
         summing = p.init == "auto" and problem.constraints.sum_to_one is not None
-        made, S = starts(data, problem.rank, "random" if summing else p.init, rng, n_init, W, H, into)
-        least = least_loss(data, S) if may_stop_early(p, problem.omega) else 0.0
-        return [problem.feasible(*begin) for begin in made], least
+        name = "random" if summing else p.init
+        names = [name, *["random" if name == "auto" else name] * (n_init - 1)]  # NNDSVD is much the same every time
+        found = [begun(data, problem.rank, name, rng, W, H, into) for name in names]
+        least = least_loss(data, found[0][1]) if may_stop_early(p, problem.omega) else 0.0
+        return [problem.feasible(*begin) for begin, _ in found], least
 
     def second() -> Start:
         return random_start(data, problem.rank, check_random_state(p.random_state))
