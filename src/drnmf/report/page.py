@@ -214,13 +214,13 @@ def coverage(run: Run) -> Section:
 
 
 def curves(run: Run) -> Section:
-    if run.trace is None or len(run.trace.iterations) < 2:
+    if run.trace is None or len(run.trace.seconds) < 2:
         return NOTHING
-    parts = {"losses": charts.loss_curves(run.trace, "regret" if run.regrets else "error / best error")}
+    parts = {"losses": charts.loss_curves(run.trace, run.omega, "regret" if run.regrets else "error / best error")}
     body = place("losses")
     note = "The error after every iteration."
-    if len(run.trace.omega) > 1:
-        parts |= {"weights": charts.weight_curves(run.trace), "gap": charts.gap_curve(run.trace)}
+    if len(run.omega) > 1:
+        parts |= {"weights": charts.weight_curves(run.trace, run.omega), "gap": charts.gap_curve(run.trace)}
         body += f'<div class="pair">{place("weights", "Weights of the losses")}{place("gap", "Gap")}</div>'
         each = (
             "Each part's regret, how far it is from its best alone on the way to its simplest model"
@@ -232,8 +232,8 @@ def curves(run: Run) -> Section:
             "weight that each loss was given on the way, and the gap between the maximum and the weighted sum, which "
             "is zero at the solution."
         )
-    if run.trace.penalty is not None:
-        parts["penalty"] = charts.penalty_curve(run.trace, run.trace.penalty)
+    if run.trace.penalty.any():
+        parts["penalty"] = charts.penalty_curve(run.trace)
         body += place("penalty", "Penalties")
         note += " What is minimised is that plus the penalties, whose sum has a curve of its own."
     other = "Linear" if parts["losses"]["layout"]["yaxis"]["type"] == "log" else "Log"
