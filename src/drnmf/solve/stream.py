@@ -70,13 +70,13 @@ MOSTLY = 0.5
 """Where more of the entries than this are zero, rows have no use for the curvature of losses that bend by x."""
 
 ROUNDS, ROUNDS_OF_SEVERAL = 3, 6
-"""Sweeps of `encode` for W where H follows bounds. With more of them runs follow each half-problem to its end, and end
+"""Sweeps of `Encoding` for W where H follows bounds. With more of them runs follow each half-problem to its end, and end
 higher; but losses that are compared with one another have to be those of a W that is all but found, which of rows that
 come again it is already."""
 
 STEPS_AGAIN, FURTHEST = 2, 2.0
 """Steps of a bound for W of rows that come again, and the largest change of an entry that is taken further (`_beyond`).
-As good as the three sweeps of `encode`: its third only tells whether a step was too long."""
+As good as the three sweeps of `Encoding`: its third only tells whether a step was too long."""
 
 KEPT = 0.05
 """Least part of an even spread over the components that the projection of a row leaves."""
@@ -495,7 +495,7 @@ def _encoded(batch: Batch, H: Array, objective: Objective, weights: Vector, A: A
     floor = factor_floor(data.mean, H.shape[0])
     A = side.space.put(A)
     if again:
-        A = namespace(A).clip(A, floor, None)  # the end of `encode` has zeros, which no bound leaves
+        A = namespace(A).clip(A, floor, None)  # the end of `Encoding` has zeros, which no bound leaves
     for _ in range(1 if batch.curved else STEPS_AGAIN):
         sums, _ = _sums_of(replace(batch, data=side), H, A, 1.0, False)
         stepped = solved(sums, A, omega, c, floor, _penalty_of("W", A, side, objective, weights))
