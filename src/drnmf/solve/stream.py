@@ -70,7 +70,7 @@ MOSTLY = 0.5
 """Where more of the entries than this are zero, rows have no use for the curvature of losses that bend by x."""
 
 ROUNDS, ROUNDS_OF_SEVERAL = 3, 6
-"""Sweeps of `Encoding` for W where H follows bounds. With more of them runs follow each half-problem to its end, and end
+"""Sweeps of `Encoding` where H follows bounds. With more of them runs follow each half-problem to its end, and end
 higher; but losses that are compared with one another have to be those of a W that is all but found, which of rows that
 come again it is already."""
 
