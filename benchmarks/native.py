@@ -22,8 +22,8 @@ from sklearn.decomposition import NMF
 from threadpoolctl import threadpool_limits
 
 from drnmf import DRNMF, BetaNMF, Solver
+from drnmf._core import get_num_threads, set_num_threads
 from drnmf.backends.base import Ask, losses_of
-from drnmf.backends.host.native import get_num_threads, set_num_threads
 from drnmf.backends.open import open_data
 from drnmf.losses.beta import FROBENIUS, IS, KL
 from drnmf.losses.names import as_losses

@@ -30,6 +30,7 @@ from distributed import Client, LocalCluster
 from harness import DATA, print_table, read_csv, write_csv
 
 from drnmf import DRNMF, Solver
+from drnmf._core import set_num_threads
 from drnmf.algorithms.updates import RULES
 from drnmf.algorithms.updates.base import Parts
 from drnmf.algorithms.updates.newton import Newton
@@ -37,7 +38,6 @@ from drnmf.backends.base import Ask
 from drnmf.backends.dask import cluster
 from drnmf.backends.dask.nodes import SweepRows
 from drnmf.backends.dask.partial_sums import PartialSums, SweepColumns
-from drnmf.backends.host.native import set_num_threads
 from drnmf.backends.open import open_data
 from drnmf.losses.beta import FROBENIUS, KL
 from drnmf.losses.names import as_losses

@@ -60,36 +60,14 @@ class Descent:
     ) -> None: ...
     def iterate(self, passes: int, pace_H: float, pace_W: float, /) -> None: ...
 
-def sweep_dense(
-    X: NDArray[Any],
-    left: NDArray[Any],
-    right: NDArray[Any],
-    ask: Ask,
-    N: NDArray[Any],
-    P: NDArray[Any],
-    Q: NDArray[Any],
-    gram: NDArray[Any],
-    losses: NDArray[Any],
-    memory: Workspace,
-    observed: Observed | None,
-    spare: NDArray[Any] | None,
-) -> None: ...
+_Pass = tuple[NDArray[Any], NDArray[Any], Ask, NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]
+"""Both factors, the question, and what is written: N, P, Q, gram and the losses (`backends.host.native._Pass`)."""
+
+def sweep_dense(X: NDArray[Any], /, *rest: *tuple[*_Pass, Workspace, Observed | None, NDArray[Any] | None]) -> None: ...
 def sweep_parts(
     X: NDArray[Any],
-    left: NDArray[Any],
-    right: NDArray[Any],
-    ask: Ask,
-    N: NDArray[Any],
-    P: NDArray[Any],
-    Q: NDArray[Any],
-    gram: NDArray[Any],
-    losses: NDArray[Any],
-    memory: Workspace,
-    bounds: Sequence[int],
-    across: bool,
-    coefficients: Sequence[float],
-    squared_norms: Sequence[float],
     /,
+    *rest: *tuple[*_Pass, Workspace, Sequence[int], bool, Sequence[float], Sequence[float]],
 ) -> None: ...
 def sweep_sparse(
     values: NDArray[Any],
@@ -97,18 +75,8 @@ def sweep_sparse(
     indices: NDArray[Any],
     m: int,
     n: int,
-    left: NDArray[Any],
-    right: NDArray[Any],
-    ask: Ask,
-    N: NDArray[Any],
-    P: NDArray[Any],
-    Q: NDArray[Any],
-    gram: NDArray[Any],
-    losses: NDArray[Any],
-    memory: Workspace,
-    observed: Observed | None,
-    spare: NDArray[Any] | None,
-    stored_alone: bool,
+    /,
+    *rest: *tuple[*_Pass, Workspace, Observed | None, NDArray[Any] | None, bool],
 ) -> None: ...
 def quadratic_step(
     F: NDArray[Any],

@@ -87,15 +87,22 @@ def _sync_folder(folder: Path) -> None:
 
 
 @contextmanager
-def locked(path: Path, refusal: Exception) -> Iterator[None]:
-    """Hold the lock file while the block runs; `refusal` is raised where another process, or thread, holds it.
+def held(folder: Path, refusal: Exception) -> Iterator[None]:
+    """Hold a folder of checkpoints while the block runs, without what a killed process left half written in it.
 
-    The file itself stays: removing it would let two processes hold two files of one name.
+    `refusal` is raised where another process, or thread, holds it. Its lock file stays: removing it would let two
+    processes hold two files of one name.
     """
-    handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        raise NotADirectoryError(f"checkpoint={str(folder)!r} is a file: name a folder.") from None
+    handle = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o644)
     try:
         if not _lock(handle):
             raise refusal
+        for left in left_over(folder, "*.npz"):
+            left.unlink()
         yield
     finally:
         os.close(handle)

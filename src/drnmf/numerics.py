@@ -376,3 +376,8 @@ def beside(values: ArrayLike, array: Array) -> Array:
     return (
         np.asarray(values) if isinstance(array, np.ndarray) else namespace(array).as_tensor(values, device=array.device)
     )
+
+
+def to_host(array: Array) -> Array:
+    """Return an array of any kind as NumPy's."""
+    return array if isinstance(array, np.ndarray) else array.cpu().numpy()

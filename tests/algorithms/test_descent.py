@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from drnmf._core import get_num_threads, set_num_threads
 from drnmf.algorithms import loop
 from drnmf.algorithms.loop import Control, solve
 from drnmf.algorithms.updates.hals import HALS
 from drnmf.algorithms.weights import Fixed
 from drnmf.backends.base import in_unit
-from drnmf.backends.host.native import get_num_threads, set_num_threads
 from drnmf.backends.open import open_data
 from drnmf.losses.beta import FROBENIUS
 from drnmf.objective.objective import Objective

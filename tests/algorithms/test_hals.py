@@ -12,6 +12,7 @@ import pytest
 import scipy.sparse as sp
 
 from drnmf import BetaNMF, Solver
+from drnmf._core import get_num_threads, set_num_threads
 from drnmf.algorithms import loop
 from drnmf.algorithms.loop import Control, solve
 from drnmf.algorithms.result import Interrupted
@@ -19,7 +20,6 @@ from drnmf.algorithms.updates.hals import HALS
 from drnmf.algorithms.updates.steps import _descend_shared, _push, extrapolated_step, shared_step
 from drnmf.algorithms.weights import Fixed
 from drnmf.backends.base import losses_of
-from drnmf.backends.host.native import get_num_threads, set_num_threads
 from drnmf.backends.open import open_data
 from drnmf.losses.beta import FROBENIUS
 from drnmf.losses.names import as_loss

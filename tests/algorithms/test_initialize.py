@@ -8,6 +8,7 @@ import scipy.sparse as sp
 from scipy.optimize import nnls
 from sklearn.decomposition._nmf import _initialize_nmf
 
+from drnmf import BetaNMF, Solver
 from drnmf.algorithms.initialize import (
     begun,
     least_loss,
@@ -15,7 +16,6 @@ from drnmf.algorithms.initialize import (
     nndsvdar_start,
     nonnegative_least_squares,
     spa_factors,
-    starts,
     successive_projection,
 )  # fmt: skip
 from drnmf.backends.open import open_data
@@ -108,10 +108,18 @@ def test_auto_is_nndsvd_where_it_says_something_of_every_component(rng):
     for rank, init in ((6, "nndsvdar"), (7, "random")):
         chosen, named = (start(open_data(X), rank, name, np.random.RandomState(0)) for name in ("auto", init))
         np.testing.assert_array_equal(chosen[0], named[0])
-    (first, second, third), S = starts(open_data(X), 3, "auto", np.random.RandomState(0), 3)
+    _, S = begun(open_data(X), 3, "auto", np.random.RandomState(0))
     np.testing.assert_allclose(S, np.linalg.svd(X, compute_uv=False)[:3])
-    assert not np.array_equal(second[0], third[0])
-    np.testing.assert_array_equal(first[0], start(open_data(X), 3, "nndsvdar", np.random.RandomState(0))[0])
+
+
+def test_of_several_starts_by_auto_all_but_the_first_are_drawn(rng):
+    losses = {"auto": [], "random": []}
+    for init, seen in losses.items():
+        solver = Solver(callback=lambda progress, seen=seen: seen.append(progress.losses[0]))
+        BetaNMF(3, beta=1, init=init, n_init=3, max_iter=1, tol=0, random_state=0, solver=solver).fit(
+            rng.gamma(1.0, 1.0, (6, 9))
+        )
+    assert len(set(losses["auto"])) == len(set(losses["random"])) == 3
 
 
 @pytest.mark.parametrize(
@@ -142,7 +150,7 @@ def test_given_starts_are_in_their_units_and_above_the_floor():
 def test_no_fit_is_below_what_the_singular_values_allow(rng, form):
     X = rng.gamma(0.5, 1.0, (30, 20))
     data = open_data(form(X))
-    _, S = starts(data, 4, "auto", np.random.RandomState(0), 1)
+    _, S = begun(data, 4, "auto", np.random.RandomState(0))
     U, values, Vt = np.linalg.svd(X, full_matrices=False)
     best = 0.5 * np.sum((X - (U[:, :4] * values[:4]) @ Vt[:4]) ** 2)
     assert least_loss(data, S) * data.scale**-2 == pytest.approx(best, rel=1e-4)
@@ -154,6 +162,6 @@ def test_nothing_is_known_to_be_least_of_gaps_of_an_exact_fit_or_without_singula
     assert least_loss(open_data(X), S[:2]) > 0
     assert least_loss(open_data(X), S[:3]) == 0
     assert least_loss(open_data(X), np.empty(0)) == 0
-    assert starts(open_data(X), 3, "random", np.random.RandomState(0), 1)[1].size == 0
+    assert begun(open_data(X), 3, "random", np.random.RandomState(0))[1].size == 0
     gaps = np.where(rng.uniform(size=X.shape) < 0.1, np.nan, X)
     assert least_loss(open_data(gaps), S[:2]) == 0

@@ -44,7 +44,7 @@ def problem_of(beta, seed=0):
     raw = parted(problem, division, alone)
     pairs = zip(raw.omega, simplest_losses(raw), strict=True)
     objectives = tuple(objective_of_part(part, 0.0, float(cost), "regret") for part, cost in pairs)
-    return parted(problem, division, alone, objectives)
+    return raw.under(objectives, np.ones(len(objectives)))
 
 
 def begin_of(beta, seed=0):

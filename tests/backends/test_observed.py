@@ -13,7 +13,7 @@ from drnmf.backends.base import Ask
 from drnmf.backends.host.dense import DenseMatrix
 from drnmf.backends.observed import Entries, HeldOut, Ones, Outer, Stored, product, weigh
 from drnmf.backends.open import open_data
-from drnmf.backends.weighted import held_out_columns, held_out_losses, shares_curvature
+from drnmf.backends.weighted import held_out_losses, shares_curvature
 from drnmf.losses.names import from_text
 from drnmf.problem.check import first_zero
 from tests.backends.problems import LAYOUTS, LOSS_SETS, answer, entries, factors
@@ -116,7 +116,7 @@ def test_every_backend_sweeps_under_weights_like_the_oracle(backend, dtype, loss
             data, wanted = weigh(opened, observed), weigh(oracle, observed)
             assert (data.zeros, data.count) == (wanted.zeros, wanted.count), name
             np.testing.assert_allclose(data.mean, wanted.mean, rtol=1e-6)
-            wanted = wanted.with_mean(data.mean)
+            wanted = replace(wanted, data=replace(wanted.data, mean=data.mean))
             same(data, wanted, W, H, omega, dtype, row.bounds[dtype], f"{name}, {layout}")
 
 
@@ -142,9 +142,10 @@ def test_stored_entries_alone(backend, dtype, kind):
     opened, oracle = row.open(X), DenseMatrix.of(X.toarray().astype(np.float64))
     data, wanted = weigh(opened, observed), weigh(oracle, observed)
     assert (data.zeros, data.count) == (wanted.zeros, wanted.count)
+    wanted = replace(wanted, data=replace(wanted.data, mean=data.mean))
     for losses in SETS if backend == "native" else SETS[2:4]:
         omega = LOSS_SETS[losses]
-        same(data, wanted.with_mean(data.mean), W, H, omega, np.dtype(dtype), row.bounds[np.dtype(dtype)], losses)
+        same(data, wanted, W, H, omega, np.dtype(dtype), row.bounds[np.dtype(dtype)], losses)
 
 
 @pytest.mark.parametrize("backend", ["numpy", "native"])
@@ -276,13 +277,7 @@ def test_losses_of_what_is_held_out(backend, layout):
     assert data.count == X.size - mask.sum()
     floor = 2.2e-16 * data.mean
     terms = np.stack([loss.terms(np.where(X == 0, floor, X) if loss.beta == 0 else X, W @ H) for loss in omega])
-    found = held_out_columns(data, W, H, omega)
     np.testing.assert_allclose(held_out_losses(data, W, H, omega), (terms * mask).sum((1, 2)), rtol=1e-9)
-    np.testing.assert_allclose(found.losses, (terms * mask).sum(1), rtol=1e-9, atol=1e-12)
-    np.testing.assert_array_equal(found.counts, mask.sum(0))
-    positive = mask & (X > 0)
-    np.testing.assert_allclose(found.logs, np.where(positive, np.log(np.where(X > 0, X, 1.0)), 0.0).sum(0), atol=1e-12)
-    np.testing.assert_array_equal(found.positive, positive.sum(0))
     with pytest.raises(ValueError, match="No entries of X are held out"):
         held_out_losses(weigh(row.open(LAYOUTS[layout](X)), _outer(X.shape)), W, H, omega)
 
@@ -349,7 +344,7 @@ def test_the_first_zero_is_an_observed_one():
 
 @pytest.mark.parametrize("layout", ["C", "csr32", "stored"])
 def test_threads_change_no_bit_under_weights(layout):
-    threads = pytest.importorskip("drnmf.backends.host.native", reason="the compiled extension was not built")
+    threads = pytest.importorskip("drnmf._core", reason="the compiled extension was not built")
     X, (W, H) = entries((700, 900), np.float32, 0.8), factors(700, 900, 5, np.float32)
     given = sp.csr_array(X) if layout != "C" else np.where(X > 2.0, np.nan, X)
     observed = product(_outer(X.shape), HeldOut(0.1).bind(X.shape))

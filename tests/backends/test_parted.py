@@ -205,9 +205,9 @@ def of_groups(dtype, order, backend, loss, labels):
     division = groups_of(entries, labels)[1]
     division = stacked(problem, division)
     alone = parts_alone(problem, division)
-    every = parted(problem, division, alone).omega
-    omega = tuple(objective_of_part(part, 0.1, 40.0 + k, "regret") for k, part in enumerate(every))
-    return parted(problem, division, alone, omega)
+    raw = parted(problem, division, alone)
+    omega = tuple(objective_of_part(part, 0.1, 40.0 + k, "regret") for k, part in enumerate(raw.omega))
+    return raw.under(omega, np.ones(len(omega)))
 
 
 @pytest.mark.parametrize("labels", [np.repeat([0, 1, 2], [1, 20, 10]), RNG.integers(0, 4, M)], ids=["sorted", "mixed"])

@@ -13,8 +13,8 @@ import pytest
 from typer.testing import CliRunner
 
 import drnmf
-from drnmf.apps.text import LANGUAGES, count_words, stop_words_of
 from drnmf.apps.text.command import STOP_WORDS
+from drnmf.apps.text.counting import LANGUAGES, count_words, stop_words_of
 from drnmf.cli import app
 
 WORDS = {"sea": "ship wave sail anchor storm", "garden": "rose seed soil spade bee"}

@@ -49,7 +49,7 @@ def objectives(problem, division, **scale):
     parts = tuple(
         Part(loss, g, label, **scale) for g, label in enumerate(division.labels) for loss in problem.omega
     )  # fmt: skip
-    return parted(problem, division, alone, parts)
+    return parted(problem, division, alone).under(parts, np.ones(len(parts)))
 
 
 def run(problem, weights=None, update="monotone", iterations=40):

@@ -16,7 +16,7 @@ from drnmf.losses.beta import KL
 from drnmf.objective.objective import Objective
 from drnmf.objective.penalty import Setting
 from drnmf.selection.growth import leftover
-from drnmf.solve.encode import encode
+from drnmf.solve.encode import Encoding
 
 LOSSES = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, "nb:30"]
 MODELS = [
@@ -372,7 +372,7 @@ def test_what_many_rows_leave_over_is_found_beside_one_heavy_row(sparse: bool) -
     X[-1] = rng.poisson(100.0 * rng.gamma(0.5, 1.0, 30))
     X = sp.csr_array(X) if sparse else X
     data = open_data(X)
-    A = encode(data, H[:2], Objective((KL,), np.ones(1), data.mean), np.ones(1), 60, 1e-6).T
+    A = Encoding(H[:2], Objective((KL,), np.ones(1), data.mean), np.ones(1), 60, 1e-6).of(data).T
     new = leftover(data, X, A, H[:2], KL)
     assert new is not None
     assert new @ H[2] > 0.95 * np.linalg.norm(new) * np.linalg.norm(H[2])

@@ -17,7 +17,7 @@ import scipy.io
 import scipy.sparse as sp
 
 from drnmf import DRNMF, BetaNMF, beta_divergence, discover, pareto_front
-from drnmf.apps.text import corpus_from_matrix
+from drnmf.apps.text.counting import corpus_from_matrix
 from drnmf.backends.entries import check_structure
 from drnmf.matrices.files import read_matrix
 

@@ -18,7 +18,7 @@ import dask.array as da  # noqa: E402
 
 from drnmf import BetaNMF  # noqa: E402
 from drnmf.matrices import rowblocks  # noqa: E402
-from drnmf.matrices.rowblocks import Splitting, open_matrix, save_rows  # noqa: E402
+from drnmf.matrices.rowblocks import block_rows, open_matrix, save_rows  # noqa: E402
 
 
 @pytest.fixture
@@ -84,10 +84,10 @@ def test_every_store_gives_the_fit_of_the_matrix(kind, tmp_path, X, S, monkeypat
 
 
 def test_blocks_are_cut_to_size_and_number():
-    assert Splitting().rows(1000, 1 << 20, 8) == 8
-    assert Splitting().rows(1000, 1 << 20, 8, multiple=3) == 6
-    assert Splitting(10).rows(100, 20, 8) == 10
-    assert Splitting(10).rows(100, 20, 8, multiple=32) == 32
+    assert block_rows(1, 1000, 1 << 20, 8) == 8
+    assert block_rows(1, 1000, 1 << 20, 8, multiple=3) == 6
+    assert block_rows(10, 100, 20, 8) == 10
+    assert block_rows(10, 100, 20, 8, multiple=32) == 32
 
 
 def test_zarr_chunks_of_columns_are_read_as_whole_rows(tmp_path, X):

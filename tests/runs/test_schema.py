@@ -101,7 +101,7 @@ def test_what_was_written_is_read(runs: Path, kind: str) -> None:
         return
     if kind == "discover":
         assert run.trace is not None
-        assert [loss.key for loss in run.trace.omega] == list(run.summary["losses"])
+        assert [loss.key for loss in run.omega] == list(run.summary["losses"])
         return
     if kind == "assign":  # of known components: there is no fit
         assert run.table(schema.CONTRIBUTIONS)
@@ -110,15 +110,15 @@ def test_what_was_written_is_read(runs: Path, kind: str) -> None:
     if kind == "stream":  # rows go by once: no method beside it
         assert run.comparison is None
         assert run.trace is not None
-        assert [loss.key for loss in run.trace.omega] == list(run.summary["losses"])
+        assert [loss.key for loss in run.omega] == list(run.summary["losses"])
         return
     assert run.comparison is not None
     assert set(run.comparison) == fields(schema.Comparison)
     assert all(set(method) <= fields(schema.Method) for method in run.comparison["methods"])
     assert run.trace is not None
-    assert [loss.key for loss in run.trace.omega] == run.comparison["losses"] == list(run.summary["losses"])
-    found = [run.summary["scaled_losses"][loss.key] for loss in run.trace.omega]
-    assert np.isclose(run.trace.scaled, found).all(axis=1).any()  # the best iteration need not be the last
+    assert [loss.key for loss in run.omega] == run.comparison["losses"] == list(run.summary["losses"])
+    found = [run.summary["scaled_losses"][loss.key] for loss in run.omega]
+    assert np.isclose(run.trace.scaled_losses, found).all(axis=1).any()  # the best iteration need not be the last
 
 
 def test_other_folders_are_no_runs(tmp_path: Path) -> None:

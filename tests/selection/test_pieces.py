@@ -19,7 +19,6 @@ from drnmf.selection.folds import Fold, predict, too_few_to_hold_out
 from drnmf.selection.likelihood.grid import Grid
 from drnmf.selection.likelihood.masses import GaussianNoise, PoissonNoise, noise_for
 from drnmf.selection.likelihood.scores import BLEND, Scores, compare, corrected_size, drawn, joined, likely_size
-from drnmf.selection.matching import agreement
 from drnmf.selection.resampling import cap_factors, scaled_rows
 from drnmf.selection.stages.residuals import binned_slope
 
@@ -192,13 +191,6 @@ def test_entries_that_are_nothing_do_not_rule_the_slope_of_residuals():
     counts = rng.poisson(fitted).astype(float)
     assert binned_slope(counts, fitted) == pytest.approx(1.0, abs=0.1)
     assert binned_slope(fitted * rng.gamma(20.0, 0.05, fitted.size), fitted) == pytest.approx(2.0, abs=0.1)
-
-
-def test_agreement_is_the_mean_cosine_of_matched_components():
-    eye, turned = np.eye(2), np.array([[3.0, 4.0], [0.0, 2.0]])
-    runs = [eye, 5.0 * eye[::-1], turned]
-    assert agreement(runs[:2]) == pytest.approx(1.0)
-    assert agreement(runs) == pytest.approx((1.0 + 0.8 + 0.8) / 3)
 
 
 @pytest.mark.parametrize("form", [np.asarray, sp.csr_array])

@@ -128,7 +128,7 @@ def test_time_left_is_no_more_than_max_time(monkeypatch, capsys):
 def bars(width: int, stage: str, betas: tuple[float, ...], error: bool = False) -> str:
     console = Console(file=io.StringIO(), width=width, force_terminal=True, color_system=None)
     try:
-        with shown.ProgressBar(console) as bar:
+        with shown.ProgressBar(console, str) as bar:
             advance = bar.hook(stage)
             for iteration in range(1, 38):
                 advance(at(iteration, betas))

@@ -19,13 +19,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 
 from drnmf.algorithms.iteration import Point, Task, swept
 from drnmf.algorithms.updates.hals import HALS
 from drnmf.algorithms.updates.monotone import Momentum
-from drnmf.backends.base import Descending, Descends
+from drnmf.backends.base import Descending
 from drnmf.backends.modes import Factors
 from drnmf.numerics import EXTRAPOLATE_EVERY, FIRST_LENGTH, LEAST_LENGTH, Array, Vector, namespace
 
@@ -78,7 +79,7 @@ def _watched(task: Task, point: Point, weights: Vector) -> float:
     return task.watched(weights, point.sweep.losses, point.penalty)
 
 
-def begin_descent(task: Task, point: Point, weights: Vector) -> Descends | None:
+def begin_descent(task: Task, point: Point, weights: Vector) -> Any:
     """Prepare whole iterations in one call each, where the rule and the backend of X have them.
 
     They write over all blocks, so nobody may keep an earlier one. Before the first step the last point of a block is
@@ -93,7 +94,7 @@ def begin_descent(task: Task, point: Point, weights: Vector) -> Descends | None:
     return task.data.descent(Descending(omega, float(c[0]), point.blocks, lasts, point.sweep, task.floors))
 
 
-def descend(task: Task, point: Point, descent: Descends) -> Point:
+def descend(task: Task, point: Point, descent: Any) -> Point:
     """Update all blocks in one call: what `iterate` does, to the last bit."""
     assert isinstance(task.rule, HALS)
     H, W = point.states

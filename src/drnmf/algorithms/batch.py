@@ -22,7 +22,7 @@ from drnmf.algorithms.result import Result
 from drnmf.algorithms.updates.base import Parts, Setup, State
 from drnmf.backends.base import Ask, Sweep
 from drnmf.backends.modes import Factors, Matrix
-from drnmf.backends.open import Batch, batch_kind, batch_of
+from drnmf.backends.open import batch_kind, batch_of
 from drnmf.losses.base import is_frobenius
 from drnmf.numerics import Vector, of_each_run
 from drnmf.objective.objective import Objective
@@ -126,12 +126,12 @@ def _over(run: Run, control: Control, i: int, ended: dict[int, Result | BaseExce
 class Stacked(Matrix):
     """The matrices of several runs, of which `data` is one: `Modes` whose blocks have an axis of runs in front."""
 
-    batch: Batch
+    batch: Any
 
     reuses = False
 
     @cached_property
-    def sides(self) -> tuple[Batch, Batch]:
+    def sides(self) -> tuple[Any, Any]:
         return self.batch, self.batch.T
 
     def sweep(self, block: int, blocks: Factors, ask: Ask) -> Sweep:

@@ -243,22 +243,3 @@ def begun(
     floor = factor_floor(data.mean, rank)
     W0, H0 = np.maximum(W0, floor), np.maximum(H0, floor)
     return (np.asfortranarray(W0, data.dtype), H0.astype(data.dtype, copy=False)), S  # component-first, as in a `Space`
-
-
-def starts(
-    data: Data,
-    rank: int,
-    init: str,
-    rng: RandomState,
-    count: int,
-    W: ArrayLike | None = None,
-    H: ArrayLike | None = None,
-    units: tuple[float, float] = (1.0, 1.0),
-) -> tuple[list[Start], Vector]:
-    """Make `count` starts, and return the singular values that the first one took.
-
-    NNDSVD gives much the same every time, so with "auto" all but the first are random.
-    """
-    first, S = begun(data, rank, init, rng, W, H, units)
-    others = ["random" if init == "auto" else init] * (count - 1)
-    return [first, *(begun(data, rank, name, rng, W, H, units)[0] for name in others)], S

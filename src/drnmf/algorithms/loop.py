@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import accumulate
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from drnmf.algorithms.overlap import overlap
 from drnmf.algorithms.result import Interrupted, Progress, Result, Trace
 from drnmf.algorithms.updates.base import Rule, Setup, State
 from drnmf.algorithms.weights import Policy, WeightState
-from drnmf.backends.base import Ask, Data, Descends
+from drnmf.backends.base import Ask, Data
 from drnmf.backends.modes import Factors, Matrix, Modes
 from drnmf.losses.base import Omega, base_of, need_nonzeros_only
 from drnmf.numerics import (
@@ -268,7 +268,7 @@ class Run:
     log: Log
     started: float
     direction: Direction | None = None
-    whole: Descends | None = None  # makes whole iterations, once one was made half by half
+    whole: Any = None  # makes whole iterations, once one was made half by half
 
     @classmethod
     def begin(cls, task: Task, policy: Policy, starts: Factors, control: Control) -> Run:

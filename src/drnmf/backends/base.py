@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -59,7 +60,7 @@ class Ask:
         known when the sweep is made; None - no parts
     losses : False skips the losses (they come back as NaN) where nobody will look
     curvature : (p,) coefficients of the losses in the curvature, None where it is not wanted
-        (in a batch of runs these and the weights of the parts may be (p, runs), see `backends.open.Batch`)
+        (in a batch of runs these and the weights of the parts may be (p, runs), see `backends.torch.load.TorchBatch`)
     observed : weights of the entries, None where every entry counts once
     held_out : the losses are those of the entries that a held-out mask leaves out
     sized : the size of the parts of every column counts, because penalties stand beside them (see `Sweep`)
@@ -142,16 +143,6 @@ class Sweep:
 
 
 @dataclass(frozen=True, eq=False)
-class Ranges:
-    """Parts of X side by side, which a backend may sweep in one pass, each by itself."""
-
-    bounds: tuple[int, ...]  # p + 1 numbers; part k is of rows bounds[k] to bounds[k + 1]
-    across: bool  # whether they are of columns
-    coefficients: Vector  # (p,) of the parts in the curvature
-    squared_norms: Vector  # (p,) of the parts
-
-
-@dataclass(frozen=True, eq=False)
 class Descending:
     """Where whole iterations of coordinate descent under beta = 2 alone begin, made by a backend in one call each."""
 
@@ -163,17 +154,6 @@ class Descending:
     lasts: tuple[Array, ...]
     sweep: Sweep  # that for H at the blocks, written over too
     floors: tuple[float, ...]  # the smallest entry of each block
-
-
-class Descends(Protocol):
-    """Whole iterations of coordinate descent (`Descending`)."""
-
-    def iterate(self, passes: int, momenta: tuple[float, ...]) -> Sweep:
-        """Step both blocks, by so many passes of coordinate descent each, and sweep for the first at the new point.
-
-        momenta : how far each is extrapolated, as a fraction of its way since the last iteration
-        """
-        ...
 
 
 @dataclass(frozen=True)
@@ -505,27 +485,13 @@ class OfData:
 
     data: Any
 
-    @property
-    def dtype(self) -> Precision:
-        return self.data.dtype
+    dtype = property(attrgetter("data.dtype"))
+    mean = property(attrgetter("data.mean"))
+    scale = property(attrgetter("data.scale"))
+    zeros = property(attrgetter("data.zeros"))
+    count = property(attrgetter("data.count"))
 
-    @property
-    def mean(self) -> float:
-        return float(self.data.mean)
-
-    @property
-    def scale(self) -> float:
-        return float(self.data.scale)
-
-    @property
-    def zeros(self) -> int:
-        return int(self.data.zeros)
-
-    @property
-    def count(self) -> int:
-        return int(self.data.count)
-
-    def descent(self, start: Descending) -> Descends | None:
+    def descent(self, start: Descending) -> Any:
         """Make no whole iterations: what is over X counts too."""
         return None
 
@@ -534,13 +500,8 @@ class OfData:
 class Layer(OfData):
     """A Data over another one, of the same entries in the same place."""
 
-    @property
-    def shape(self) -> tuple[int, int]:
-        return tuple(self.data.shape)
-
-    @property
-    def space(self) -> Space:
-        return self.data.space
+    shape = property(attrgetter("data.shape"))
+    space = property(attrgetter("data.space"))
 
     def row_digests(self) -> Iterator[bytes]:
         """Yield the SHA-256 of every row of X itself."""

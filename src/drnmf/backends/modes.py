@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from drnmf.backends.base import Ask, Data, Descending, Descends, OfData, Space, Sweep
+from drnmf.backends.base import Ask, Data, Descending, OfData, Space, Sweep
 from drnmf.backends.weighted import shares_curvature
 from drnmf.numerics import Array, Vector
 
 if TYPE_CHECKING:
-    from drnmf.backends.open import Batch
+    from drnmf.backends.torch.load import TorchBatch
 
 Factors = tuple[Array, ...]
 
@@ -78,7 +78,7 @@ class Matrix(Modes):
     names = ("H", "W")
 
     @cached_property
-    def sides(self) -> tuple[Data | Batch, Data | Batch]:
+    def sides(self) -> tuple[Data | TorchBatch, Data | TorchBatch]:
         """X for each block: the side whose columns are those of the block."""
         return self.data, self.data.T
 
@@ -98,7 +98,7 @@ class Matrix(Modes):
     def sweep(self, block: int, blocks: Factors, ask: Ask) -> Sweep:
         return self.sides[block].sweep(blocks[1 - block].T, blocks[block], ask)
 
-    def descent(self, start: Descending) -> Descends | None:
+    def descent(self, start: Descending) -> Any:
         begin = getattr(self.data, "descent", None)  # the compiled backend alone has it
         return None if begin is None else begin(start)
 

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Hashable, Sequence
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, cast
 
-from drnmf.backends.base import Ask, Data, Layer, Space, Sweep
+from drnmf.backends.base import Data, Layer
 from drnmf.backends.host import open_data as open_data
 from drnmf.backends.host import reopened as reopened
 from drnmf.losses.base import Omega
-from drnmf.numerics import Array, Grid, Indices
+from drnmf.numerics import Grid
 
 if TYPE_CHECKING:
     import torch
+
+    from drnmf.backends.torch.load import TorchBatch
 
 LARGEST = 1 << 20
 """Entries of X from which a run fills a GPU by itself."""
@@ -53,32 +55,6 @@ def open_tensor(X: torch.Tensor, device: str, precision: str, blocks: bool, mean
     return load(X, device, precision, blocks, mean)
 
 
-class Batch(Protocol):
-    """X for several runs, the same for all or one for each; factors and what is made of them have an axis of runs."""
-
-    @property
-    def T(self) -> Batch:
-        """X transposed."""
-        ...
-
-    @property
-    def space(self) -> Space:
-        """Where the factors of this side live."""
-        ...
-
-    def take(self, at: Indices) -> Batch:
-        """Return X for some of the runs."""
-        ...
-
-    def stack(self, blocks: Sequence[Array]) -> Array:
-        """Put one block (r, n) of every run into the space, (runs, r, n)."""
-        ...
-
-    def sweep(self, W: Array, H: Array, ask: Ask) -> Sweep:
-        """Answer `Data.sweep` for every run; weights of parts and curvature may be (p, runs)."""
-        ...
-
-
 def largest_batch(entries: int) -> int:
     """Say how many runs of an X with so many entries to make at once; one where X is large.
 
@@ -102,7 +78,7 @@ def batch_kind(data: Data) -> Hashable:
     return data.shape, data.working, data.device, data.fused, data.fast
 
 
-def batch_of(data: Sequence[Data], omega: Omega) -> Batch:
+def batch_of(data: Sequence[Data], omega: Omega) -> TorchBatch:
     """Return the matrices of several runs, one each and of one `batch_kind`, as one, for losses that will be asked for.
 
     A sweep over a small X is shorter than what it costs to begin one on a GPU; begun once for all runs it costs each of

@@ -11,18 +11,19 @@ import hashlib
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from drnmf.backends.base import Ask, Data, Layer, Observed, Ranges, Space, Starts, Sweep, zero_of
+from drnmf.backends.base import Ask, Data, Layer, Observed, Space, Sweep, zero_of
 from drnmf.backends.host.dense import HostMatrix
 from drnmf.backends.observed import Outer, pieces, product
 from drnmf.backends.tiles import Tiled, entry_losses, observed_tile, tiles_of
 from drnmf.backends.weighted import Tally, Weighted, shares_curvature
 from drnmf.losses.base import Loss, Omega, base_of, is_quadratic
 from drnmf.losses.part import Part, Rowwise, in_blocks
-from drnmf.numerics import Array, Indices, Vector, as_float64, beside, identity_limit, model_floor, namespace
+from drnmf.numerics import Array, Indices, Vector, as_float64, beside, identity_limit, model_floor, namespace, to_host
 
 if TYPE_CHECKING:
     from drnmf.backends.host.native import NativeDense
@@ -93,12 +94,12 @@ class Stack:
 
     def sweep(self, W: Array, H: Array, ask: Ask, coefficients: Vector, squared_norms: Vector) -> Sweep:
         """Sweep the parts, each by itself, with factors in the order of X (`NativeDense.sweep_parts`)."""
-        ranges = Ranges(self.bounds, self.turned, coefficients, squared_norms)
+        ranges = self.bounds, self.turned, coefficients, squared_norms
         if self.order is None:
-            return self.data.sweep_parts(W, H, ask, ranges)
+            return self.data.sweep_parts(W, H, ask, *ranges)
         if not self.turned:
-            return self.data.sweep_parts(_contiguous(W.T[:, self.order]).T, H, ask, ranges)
-        swept = self.data.sweep_parts(W, _contiguous(H[:, self.order]), ask, ranges)
+            return self.data.sweep_parts(_contiguous(W.T[:, self.order]).T, H, ask, *ranges)
+        swept = self.data.sweep_parts(W, _contiguous(H[:, self.order]), ask, *ranges)
         back = self._back
         Q = None if swept.Q is None else swept.Q[:, back]
         return replace(swept, N=swept.N[..., back], P=swept.P[..., back], Q=Q)
@@ -123,13 +124,8 @@ class Parted(Layer):
     turned: bool = False
     stack: Stack | None = None
 
-    @property
-    def compressed(self) -> bool:
-        return bool(self.data.compressed)
-
-    @property
-    def observed(self) -> Observed | None:
-        return self.data.observed
+    compressed = property(attrgetter("data.compressed"))
+    observed = property(attrgetter("data.observed"))
 
     @cached_property
     def T(self) -> Parted:
@@ -138,9 +134,7 @@ class Parted(Layer):
         flipped.__dict__["T"] = self
         return flipped
 
-    @property
-    def starts(self) -> Starts:
-        return self.data.starts
+    starts = property(attrgetter("data.starts"))
 
     @property
     def space(self) -> Space:
@@ -461,7 +455,7 @@ class _Rows:
         losses, weights = column_losses(part, W, H, base, swept), np.ones(data.shape[1])
         known = None if data.observed is None else pieces(data.observed)
         if known is not None and known.columns is not None:  # a row of weight two is a row that is there twice
-            weights = np.asarray(_on_host(known.columns), dtype=np.float64)
+            weights = np.asarray(to_host(known.columns), dtype=np.float64)
             losses = np.divide(losses, weights, out=np.zeros_like(losses), where=weights > 0)
         return cls(losses, weights)
 
@@ -505,7 +499,7 @@ def _tile_losses(data: Any, raw: Tiled, J: slice, V: Any, loss: Loss) -> Vector:
     else:
         X, zero = raw.tile(J), zero_of(data, (loss,))
         terms = loss.terms(namespace(V).where(X == 0, zero, X) if zero else X, V)
-    return np.asarray(_on_host(terms.sum(0)), dtype=np.float64)
+    return np.asarray(to_host(terms.sum(0)), dtype=np.float64)
 
 
 def _quadratic(data: Any, W: Array, H: Array, N: Array, squares: Vector, loss: Loss) -> Vector:
@@ -573,10 +567,6 @@ def _zeros(like: Any, shape: tuple[int, ...]) -> Any:
 def _like(vector: Vector, F: Any) -> Any:
     """A vector in the dtype of a factor, where it lives."""
     return namespace(F).asarray(beside(vector, F), dtype=F.dtype)
-
-
-def _on_host(part: Any) -> Any:
-    return part if isinstance(part, np.ndarray) else part.cpu().numpy()
 
 
 def rowwise(omega: Omega) -> bool:

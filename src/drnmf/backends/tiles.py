@@ -21,6 +21,7 @@ from drnmf.numerics import (
     of_each_run,
     power_ceiling,
     precision_of,
+    to_host,
 )
 
 
@@ -75,7 +76,7 @@ def _residuals(columns: list[int], data: Any, A: Array, B: Array) -> Vector:
             seen = M > 0
         off = abs(as_float64(X) - as_float64(A.T @ B[:, J]))
         off = off[:, 0] if seen is None else off[seen]
-        found.append(np.asarray(off if isinstance(off, np.ndarray) else off.cpu().numpy()))
+        found.append(to_host(off))
     return np.concatenate(found)
 
 

@@ -6,15 +6,16 @@ import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar, Protocol, Self
+from operator import attrgetter
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from drnmf.backends.base import Ask, Data, Layer, Observed, Sweep
 from drnmf.backends.observed import Hidden, Ones, Outer, Product, factors_of, pieces, product, stores
-from drnmf.backends.tiles import Tiled, entry_losses, observed_tile, tiles_of
+from drnmf.backends.tiles import Tiled, observed_tile, tiles_of
 from drnmf.losses.base import Omega, is_frobenius
-from drnmf.numerics import SAFE_SQUARES, Array, Precision, Vector, as_float64, identity_limit, model_floor, namespace
+from drnmf.numerics import SAFE_SQUARES, Array, Vector, as_float64, identity_limit, namespace, to_host
 
 
 @dataclass(frozen=True)
@@ -58,16 +59,6 @@ def tally_tiles(data: Tiled, observed: Observed) -> Tally:
     return found
 
 
-class Filled(Protocol):
-    """X with its gaps filled, where that needs no dense tiles."""
-
-    def column(self, j: int) -> Vector: ...
-
-    def dot(self, B: Array) -> Array: ...
-
-    def squared_norms(self) -> Vector: ...
-
-
 @dataclass(frozen=True, eq=False)
 class Weighted(Layer):
     """A Data and the weights of its entries. For starts alone gaps hold their row's mean times their column's over X's.
@@ -86,10 +77,6 @@ class Weighted(Layer):
     def of(cls, data: Any, observed: Observed, tally: Tally, mean: float | None) -> Weighted:
         return cls(replace(data, mean=tally.mean if mean is None else mean), observed, tally)
 
-    def with_mean(self, mean: float) -> Weighted:
-        """Return the same with floors that refer to another mean."""
-        return replace(self, data=replace(self.data, mean=mean))
-
     def scaled(self, factor: float) -> Weighted:
         data = self.data.scaled(factor)
         safe = 1.0 / SAFE_SQUARES < self.tally.squares < SAFE_SQUARES
@@ -99,13 +86,8 @@ class Weighted(Layer):
     def compressed(self) -> bool:
         return bool(self.data.compressed) and not stores(self.observed)
 
-    @property
-    def zeros(self) -> int:
-        return self.tally.zeros
-
-    @property
-    def count(self) -> int:
-        return self.tally.count
+    zeros = property(attrgetter("tally.zeros"))
+    count = property(attrgetter("tally.count"))
 
     @cached_property
     def T(self) -> Weighted:
@@ -166,19 +148,6 @@ class Weighted(Layer):
             return np.array([loss])
         return self.under_weights(W, H, Ask(ask.omega, None)).losses
 
-    def held_out_columns(self, W: Array, H: Array, omega: Omega) -> Columns:
-        """Add up the held-out entries of every column at V = WH (see `Columns`)."""
-        found, observed = [], others_of(self.observed)
-        for J in tiles_of(self.data):
-            X, M = observed_tile(self.data, J, observed)
-            V = namespace(H).clip(W @ H[:, J], model_floor(self.dtype), None)
-            losses = entry_losses(self.data, X, M, V, omega)
-            positive, xp = (M > 0) & (X > 0), namespace(H)
-            logs = xp.where(positive, xp.log(xp.where(positive, as_float64(X), 1.0)), 0.0)
-            sums = ((M > 0).sum(0), xp.stack([loss.sum(0) for loss in losses]), logs.sum(0), positive.sum(0))
-            found.append([np.asarray(_on_host(part), dtype=np.float64) for part in sums])
-        return Columns(*(np.concatenate(part, axis=-1) for part in zip(*found, strict=True)))
-
     def tile(self, columns: slice) -> Array:
         """Return a range of columns with the gaps filled."""
         X, M = observed_tile(self.data, columns, self.observed)
@@ -195,8 +164,8 @@ class Weighted(Layer):
             seen = as_float64(M > 0)
             X = as_float64(X) * seen
             for total, part in zip(sums, (X.sum(1), seen.sum(1)), strict=False):
-                total += _on_host(part)
-            sums[2][J], sums[3][J] = _on_host(X.sum(0)), _on_host(seen.sum(0))
+                total += to_host(part)
+            sums[2][J], sums[3][J] = to_host(X.sum(0)), to_host(seen.sum(0))
         mean = sums[0].sum() / max(sums[1].sum(), 1.0)
         rows, columns = (np.where(n > 0, x / np.maximum(n, 1.0), mean) for x, n in (sums[:2], sums[2:]))
         return tuple(_beside(part, self.data) for part in (rows, columns / (mean if mean > 0 else 1.0)))
@@ -206,14 +175,13 @@ class Weighted(Layer):
         return self
 
     @cached_property
-    def _filled(self) -> Filled | None:
-        found: Filled | None = self.data.filled(self.observed)
-        return found
+    def _filled(self) -> Any:
+        return self.data.filled(self.observed)
 
     def column(self, j: int) -> Vector:
         if self._filled is not None:
             return self._filled.column(j)
-        return np.asarray(_on_host(self.tile(slice(j, j + 1))[:, 0]), dtype=np.float64)
+        return np.asarray(to_host(self.tile(slice(j, j + 1))[:, 0]), dtype=np.float64)
 
     def dot(self, B: Array) -> Array:
         if self._filled is not None:
@@ -226,17 +194,13 @@ class Weighted(Layer):
     def squared_norms(self) -> Vector:
         if self._filled is not None:
             return self._filled.squared_norms()
-        return np.concatenate([_on_host((as_float64(self.tile(J)) ** 2).sum(0)) for J in tiles_of(self.data)])
+        return np.concatenate([to_host((as_float64(self.tile(J)) ** 2).sum(0)) for J in tiles_of(self.data)])
 
     def digest(self) -> str:
         return hashlib.sha256((self.data.digest() + self.observed.digest()).encode()).hexdigest()
 
     def draw(self, rank: int, rng: np.random.RandomState, scale: Callable[[float], float], floor: float) -> Any:
         return self.data.starts.draw(rank, rng, scale, floor)
-
-
-def _on_host(part: Array) -> Array:
-    return part if isinstance(part, np.ndarray) else part.cpu().numpy()
 
 
 def _beside(part: Vector, data: Data) -> Array:
@@ -253,16 +217,8 @@ class Unweighted:
     def starts(self) -> Self:
         return self
 
-    @property
-    def shape(self) -> tuple[int, int]:
-        raise NotImplementedError
-
-    @property
-    def dtype(self) -> Precision:
-        raise NotImplementedError
-
     def draw(
-        self, rank: int, rng: np.random.RandomState, scale: Callable[[float], float], floor: float
+        self: Any, rank: int, rng: np.random.RandomState, scale: Callable[[float], float], floor: float
     ) -> tuple[Array, Array]:
         (m, n), dtype = self.shape, self.dtype
         W, H = rng.uniform(size=(m, rank)), rng.uniform(size=(rank, n))
@@ -272,19 +228,15 @@ class Unweighted:
             np.maximum(F, floor, out=F)
         return np.asfortranarray(W, dtype), H.astype(dtype, copy=False)  # component-first, as `put` wants W' and H
 
-    def tally(self, observed: Observed) -> Tally:
+    def tally(self: Any, observed: Observed) -> Tally:
         """Count and add up the entries that are observed."""
-        return tally_tiles(self, observed)  # type: ignore[arg-type]
+        return tally_tiles(self, observed)
 
-    def filled(self, observed: Observed) -> Filled | None:
-        """Return X with its gaps filled, for starts; None where dense tiles serve."""
+    def filled(self, observed: Observed) -> Any:
+        """Return X with its gaps filled (`backends.host.stored.FilledSparse`), for starts; None where tiles serve."""
         return None
 
-    def beside(self, array: Array) -> Array:
-        """Take an array of weights to where X is, in the dtype of the factors unless it holds integers."""
-        raise NotImplementedError
-
-    def weigh(self, observed: Observed, mean: float | None) -> Data:
+    def weigh(self: Any, observed: Observed, mean: float | None) -> Data:
         placed = observed.placed(self.beside)
         return Weighted.of(self, placed, self.tally(placed), mean)
 
@@ -292,55 +244,32 @@ class Unweighted:
 class UnweightedDense(Unweighted):
     """A dense X, multiplied by its scale as it is read; entries that are not finite are not observed."""
 
-    mean: float
-    scale: float
-    missing: int
+    @property
+    def count(self: Any) -> int:
+        return int(self.shape[0] * self.shape[1] - self.missing)
 
     @property
-    def count(self) -> int:
-        return self.shape[0] * self.shape[1] - self.missing
-
-    @property
-    def observed(self) -> Observed | None:
+    def observed(self: Any) -> Observed | None:
         return Ones(self.shape) if self.missing else None
 
-    def scaled(self, factor: float) -> Self:
-        data: Any = self
-        scaled: Self = replace(data, mean=self.mean * factor, scale=self.scale * factor)
-        return scaled
+    def scaled(self: Any, factor: float) -> Any:
+        return replace(self, mean=self.mean * factor, scale=self.scale * factor)
 
 
 class UnweightedSparse(Unweighted):
     """A sparse X. What is not stored is a zero, unless the stored entries alone (`only`) are observed."""
 
-    only: Any
-
     @property
-    def stored(self) -> int:
-        """How many entries are stored."""
-        raise NotImplementedError
-
-    @property
-    def compressed(self) -> bool:  # type: ignore[override]
+    def compressed(self: Any) -> bool:  # type: ignore[override]
         return self.only is None
 
     @property
-    def count(self) -> int:
-        return self.shape[0] * self.shape[1] if self.only is None else self.stored
+    def count(self: Any) -> int:
+        return int(self.shape[0] * self.shape[1] if self.only is None else self.stored)
 
     @property
-    def observed(self) -> Observed | None:
+    def observed(self: Any) -> Observed | None:
         return None if self.only is None else Ones(self.shape)
-
-
-@dataclass(frozen=True)
-class Columns(Sums):
-    """Sums over the held-out entries of every column, for means and standard errors by blocks of columns."""
-
-    counts: Vector  # (n,) how many entries are held out and observed
-    losses: Vector  # (p, n) sums of d(x | v) under the weights
-    logs: Vector  # (n,) sums of log x over the positive ones
-    positive: Vector  # (n,) how many those are
 
 
 def others_of(observed: Observed) -> Observed:
@@ -369,7 +298,7 @@ def taken_apart(data: Data) -> tuple[Data, Vector | float, Vector | float] | Non
     weights = pieces(data.observed)
     if weights is None or data.data.observed is not None:
         return None
-    u, v = (np.asarray(_on_host(part), np.float64) for part in (weights.rows, weights.columns))
+    u, v = (np.asarray(to_host(part), np.float64) for part in (weights.rows, weights.columns))
     return data.data, u, v
 
 
@@ -377,9 +306,3 @@ def held_out_losses(data: Data, W: Array, H: Array, omega: Omega) -> Vector:
     """Compute the losses (p,) on the entries that a `HeldOut` weight leaves out, under the other weights."""
     A, B = data.T.space.put(W.T), data.space.put(H)
     return data.space.read(data.sweep(A.T, B, Ask(omega, parts=None, held_out=True)))[0].losses
-
-
-def held_out_columns(data: Any, W: Array, H: Array, omega: Omega) -> Columns:
-    """Add up the held-out entries of every column (see `Columns`), tile by tile, where some are held out."""
-    found: Columns = data.held_out_columns(data.T.space.put(W.T).T, data.space.put(H), omega)
-    return found

@@ -239,9 +239,7 @@ def _write(folder: Path, model: NMF, progress: StreamProgress, rest: bool) -> sc
 
     if progress.columns is not None:
         model.feature_names_in_ = np.array(progress.columns, dtype=object)
-    np.save(folder / schema.H_FILE, model.components_)
-    write.write_table(folder / schema.TRACE, write.trace_rows(model.omega_, model.trace_))
-    model.save(folder / schema.MODEL)
+    write.write_model(folder, model, None)
     model.__dict__.pop("feature_names_in_", None)  # the next rows come without names
     summary = write.summary_of("stream", model, progress.seconds(), progress.warned)
     summary["input"] = {

@@ -22,10 +22,9 @@ from drnmf.backends.open import is_dask
 from drnmf.backends.weighted import held_out_losses
 from drnmf.estimators import saving
 from drnmf.estimators.callbacks import Support, Tasks, managed
-from drnmf.estimators.deciding import AUTO, fit_ranked, zeros_under
-from drnmf.estimators.scoring import predicted_score
+from drnmf.estimators.deciding import AUTO, fit_ranked, predicted_score, zeros_under
 from drnmf.estimators.streaming import Streaming, end_stream
-from drnmf.estimators.tables import Assigning, Factorising, Tables, shares_of
+from drnmf.estimators.tables import Factorising, shares_of
 from drnmf.losses.base import Omega, betas_of
 from drnmf.losses.interval import Interval
 from drnmf.numerics import ENCODE_ITERATIONS, Array, MatrixLike, Vector, XLike, real_numbers
@@ -68,7 +67,7 @@ from drnmf.solve.tables import (
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class NMF(Streaming, Tables, Assigning, Factorising, BaseEstimator, Support):  # type: ignore[misc]
+class NMF(Streaming, Factorising, BaseEstimator, Support):  # type: ignore[misc]
     """What the three estimators share. Subclasses say which losses, which weights, and whether to scale."""
 
     def get_params(self, deep: bool = True) -> dict[str, object]:

@@ -15,7 +15,7 @@ from drnmf.backends.core import single_blas
 from drnmf.backends.open import open_data
 from drnmf.estimators.deciding import with_rank
 from drnmf.estimators.models import DRNMF, BetaNMF
-from drnmf.losses.base import Loss, Omega, betas_of
+from drnmf.losses.base import Loss, Omega
 from drnmf.losses.names import as_losses
 from drnmf.numerics import REFERENCE_MARGIN, Array, Entries, MatrixLike, Maybe, Vector
 from drnmf.parameters.common import Parameters
@@ -51,11 +51,6 @@ class Comparison:
     methods: tuple[Method, ...]
     model: DRNMF
     notes: tuple[str, ...] = field(default=())
-
-    @property
-    def betas(self) -> tuple[float, ...]:
-        """The betas of the losses."""
-        return tuple(betas_of(self.omega))
 
     @property
     def robust(self) -> Method:

@@ -1,4 +1,6 @@
-"""Estimators whose losses or rank the data choose: ``beta="auto"``, ``"nb:auto"``, ``n_components="auto"``."""
+"""Estimators whose losses or rank the data choose: ``beta="auto"``, ``"nb:auto"``, ``n_components="auto"``; their score
+compares ranks and losses, every column of new rows predicted from the others.
+"""
 
 from __future__ import annotations
 
@@ -8,24 +10,31 @@ from typing import TypeVar
 
 import numpy as np
 
+from drnmf.backends.base import Data
+from drnmf.backends.observed import HeldOut
 from drnmf.backends.tiles import sample_residuals
-from drnmf.losses.base import Loss, is_unsized
+from drnmf.losses.base import Loss, Omega, is_unsized
 from drnmf.losses.beta import FROBENIUS
 from drnmf.losses.huber import Huber
 from drnmf.losses.names import as_loss
 from drnmf.losses.negative_binomial import NegativeBinomial
 from drnmf.losses.part import Rowwise
-from drnmf.numerics import Array, Entries, MatrixLike
+from drnmf.numerics import Array, Entries, Indices, MatrixLike
 from drnmf.parameters.common import Parameters
 from drnmf.parameters.fields import checked
 from drnmf.parameters.solver import as_solver
-from drnmf.problem.device import place
+from drnmf.problem.device import as_numpy, place
 from drnmf.problem.problem import Problem
+from drnmf.problem.receive import Received
 from drnmf.problem.scikit import BaseEstimator, clone
 from drnmf.problem.weights import Reading
-from drnmf.selection.folds import HELD_OUT
+from drnmf.selection.entries import counted, facts_of
+from drnmf.selection.folds import HELD_OUT, Fold
+from drnmf.selection.likelihood.masses import noise_for
+from drnmf.selection.likelihood.scores import Scores
 from drnmf.selection.noise import Betas, NoiseProfile, compare_losses
 from drnmf.selection.rank import RankProfile, rank_profile
+from drnmf.solve.encode import Encoder
 from drnmf.solve.pipeline import running
 from drnmf.solve.runner import Runner
 from drnmf.solve.settings import asked_losses, only_compared, problem_of
@@ -204,3 +213,33 @@ def _delta(problem: Problem, W: Array, H: Array) -> float:
     """1.345 standard deviations of the residuals, in the unit of the data."""
     middle = float(np.median(sample_residuals(problem.data, W, H)))
     return max(DEVIATIONS * MEDIAN * middle, SMALLEST * problem.data.mean)
+
+
+FOLDS = 5
+"""Groups of columns, every FOLDS-th in one, each predicted from W of the others."""
+
+
+def predicted_score(
+    given: Received, open_columns: Callable[[Indices], Data], encoder: Encoder, omega: Omega, known: bool
+) -> float:
+    """Compute the mean log-mass of the entries of X, each column predicted from W that the others give.
+
+    `open_columns` puts some columns of X behind a backend; of several losses the one whose noise suits X best counts;
+    `known` says that weights are those of uncertainties.
+    """
+    grid, n = facts_of(counted(given)).grid, given.X.shape[1]
+    scores = list[list[Scores]]([[] for _ in omega])
+    # one column alone cannot be held out
+    for fold in [np.arange(first, n, FOLDS) for first in range(min(FOLDS, n))] if n > 1 else [np.arange(n)]:
+        others = np.setdiff1d(np.arange(n), fold) if n > 1 else fold
+        asked, rest = encoder.of_columns(fold), open_columns(others)
+        found = encoder.of_columns(others).rows(rest)
+        # brought here, because W of a Dask array lives in the blocks of the columns that it was found from
+        W = as_numpy(found if rest.T.space.whole else rest.T.space.get(found.T).T)
+        part = given.columns(fold)
+        assert not isinstance(part.observed, HeldOut)
+        cell = Fold(part.X, grid, None, part.observed, known)
+        for kept, loss in zip(scores, omega, strict=True):
+            kept.append(cell.score(noise_for(loss), (W, asked.components)))
+    sums = [(sum(one.rows.sum() for one in kept), sum(one.row_weights.sum() for one in kept)) for kept in scores]
+    return float(max(total / max(weight, np.finfo(np.float64).tiny) for total, weight in sums))

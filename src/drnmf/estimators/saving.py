@@ -52,7 +52,6 @@ _ROWS = ("row_weights_", "row_references_")
 _SOLVER = "solver."
 """What the parameters of a solver, and their arrays, are stored by."""
 _COVERAGE = tuple(Coverage.__dataclass_fields__)
-_KINDS = (Interval, NoiseProfile, StreamState, Follower, Sums, Heavy, Growth, Table)
 _TYPES = TYPES | {
     name_of(kind): kind for kind in (Interval, NoiseProfile, StreamState, Follower, Sums, Heavy, Growth, Table)
 }

@@ -19,55 +19,6 @@ from drnmf.problem.weights import WeightsLike
 from drnmf.selection.matching import positions
 
 
-class Tables:
-    """Methods of a fitted estimator with `components_`."""
-
-    def components_frame(self) -> object:
-        """Return the components as a pandas DataFrame: one per row, ``component_1`` and so on, under the columns of X.
-
-        Returns
-        -------
-        pandas.DataFrame of shape (r, n)
-
-        Examples
-        --------
-        >>> import drnmf
-        >>> drnmf.BetaNMF(2, random_state=0).fit(np.eye(3)).components_frame().index.tolist()
-        ['component_1', 'component_2']
-        """
-        check_is_fitted(self)
-        H = as_numpy(self.components_)  # type: ignore[attr-defined]
-        columns = getattr(self, "feature_names_in_", None)
-        named = [str(j + 1) for j in range(H.shape[1])] if columns is None else list(columns)
-        return import_module("pandas").DataFrame(H, component_names(H.shape[0]), named)
-
-    def predict_entries(self, W: ArrayLike, rows: ArrayLike, columns: ArrayLike) -> Array:
-        """Compute WH at pairs of a row and a column, without all of WH: ratings of users for items, say.
-
-        Parameters
-        ----------
-        W : array or DataFrame of shape (rows, r), what `fit_transform` or `transform` returned
-        rows, columns : sequences of one length; positions from 0, or names where W is a DataFrame and X had names
-
-        Returns
-        -------
-        array with a value for every pair
-
-        Examples
-        --------
-        >>> import drnmf
-        >>> model = drnmf.BetaNMF(1, beta=2, random_state=0)
-        >>> W = model.fit_transform(np.outer([1.0, 2.0], [3.0, 4.0]))
-        >>> model.predict_entries(W, [0, 1], [1, 0]).round(3).tolist()
-        [4.0, 6.0]
-        """
-        check_is_fitted(self)
-        i = places(rows, getattr(W, "index", None))
-        j = places(columns, getattr(self, "feature_names_in_", None))
-        H = as_numpy(self.components_)  # type: ignore[attr-defined]
-        return np.asarray(np.einsum("ij,ij->i", np.asarray(as_numpy(W))[i], H.T[j]))
-
-
 def places(asked: ArrayLike | Sequence[object], names: Iterable[object] | None) -> Indices:
     """Turn names, or positions from 0, into positions.
 
@@ -132,9 +83,50 @@ class Factorising(Shares):
     def _n_features_out(self) -> int:
         return int(self.components_.shape[0])
 
+    def components_frame(self) -> object:
+        """Return the components as a pandas DataFrame: one per row, ``component_1`` and so on, under the columns of X.
 
-class Assigning:
-    """What gives estimators `assign`."""
+        Returns
+        -------
+        pandas.DataFrame of shape (r, n)
+
+        Examples
+        --------
+        >>> import drnmf
+        >>> drnmf.BetaNMF(2, random_state=0).fit(np.eye(3)).components_frame().index.tolist()
+        ['component_1', 'component_2']
+        """
+        check_is_fitted(self)
+        H = as_numpy(self.components_)
+        columns = getattr(self, "feature_names_in_", None)
+        named = [str(j + 1) for j in range(H.shape[1])] if columns is None else list(columns)
+        return import_module("pandas").DataFrame(H, component_names(H.shape[0]), named)
+
+    def predict_entries(self, W: ArrayLike, rows: ArrayLike, columns: ArrayLike) -> Array:
+        """Compute WH at pairs of a row and a column, without all of WH: ratings of users for items, say.
+
+        Parameters
+        ----------
+        W : array or DataFrame of shape (rows, r), what `fit_transform` or `transform` returned
+        rows, columns : sequences of one length; positions from 0, or names where W is a DataFrame and X had names
+
+        Returns
+        -------
+        array with a value for every pair
+
+        Examples
+        --------
+        >>> import drnmf
+        >>> model = drnmf.BetaNMF(1, beta=2, random_state=0)
+        >>> W = model.fit_transform(np.outer([1.0, 2.0], [3.0, 4.0]))
+        >>> model.predict_entries(W, [0, 1], [1, 0]).round(3).tolist()
+        [4.0, 6.0]
+        """
+        check_is_fitted(self)
+        i = places(rows, getattr(W, "index", None))
+        j = places(columns, getattr(self, "feature_names_in_", None))
+        H = as_numpy(self.components_)
+        return np.asarray(np.einsum("ij,ij->i", np.asarray(as_numpy(W))[i], H.T[j]))
 
     def assign(self: Any, X: MatrixLike, entry_weight: WeightsLike = None, uncertainty: WeightsLike = None) -> Array:
         """Compute W for rows as `transform` does, with real zeros: each row has the components that it needs.

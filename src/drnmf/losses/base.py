@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 from dataclasses import dataclass, field, fields, replace
+from operator import attrgetter
 from typing import ClassVar, Protocol, Self, runtime_checkable
 
 from drnmf.numerics import Array
@@ -117,21 +118,14 @@ class OfEntries:
 
     base: Loss
 
-    @property
-    def exponents(self) -> tuple[float, float]:
-        return self.base.exponents
-
-    @property
-    def infinite_at_zero(self) -> bool:
-        return self.base.infinite_at_zero
+    exponents = property(attrgetter("base.exponents"))
+    infinite_at_zero = property(attrgetter("base.infinite_at_zero"))
 
     @property
     def free_part(self) -> str | None:
         return None
 
-    @property
-    def homogeneous(self) -> bool:
-        return self.base.homogeneous
+    homogeneous = property(attrgetter("base.homogeneous"))
 
     def terms(self, x: Array, v: Array) -> Array:
         return self.base.terms(x, v)

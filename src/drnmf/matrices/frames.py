@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from importlib import import_module
 from itertools import filterfalse
 from pathlib import Path
@@ -135,29 +136,20 @@ _BATCH = 1024
 """Rows that become text at a time: the first ones settle which columns hold labels."""
 
 
-def read_parquet(source: Path, layout: Layout) -> Matrix:
-    """Read a Parquet file: columns of numbers, after columns of labels."""
-    return _from_arrow(source, needs("pyarrow.parquet", "tables").read_table(source), layout)
-
-
-def read_feather(source: Path, layout: Layout) -> Matrix:
-    """Read a Feather file: columns of numbers, after columns of labels."""
-    return _from_arrow(source, needs("pyarrow.feather", "tables").read_table(source), layout)
-
-
-def _from_arrow(source: Path, table: Any, layout: Layout) -> Matrix:
-    """Read a table of columns by the rules of `tables.read_rows`; where all are numbers, not cell by cell.
+def _read_arrow(module: str, source: Path, layout: Layout) -> Matrix:
+    """Read a file of columns by the rules of `tables.read_rows`; where all are numbers, not cell by cell.
 
     The index of pandas holds labels. Decimals, numbers as text and whatever else is no number of NumPy count as their
     text does.
     """
+    table = needs(module, "tables").read_table(source)
     index = _pandas_index(table)
     names = [*index, *(name for name in table.column_names if name not in index)]
     head = ["" if name.startswith("__index_level_") else name for name in names]
     nothing = f"{source} holds no row or no column of numbers: its columns are {', '.join(map(repr, names))}."
     if table.num_rows == 0 or not names:
         raise Refused(nothing)
-    rows = Source(str(source), lambda: _arrow_rows(table.select(names), head), "row", True, len(index))
+    rows = Source(str(source), lambda: nullcontext(_arrow_rows(table.select(names), head)), "row", True, len(index))
     count = find_layout(rows, layout.labels)[1]
     numeric = all(_is_numeric(table.schema.field(name).type) for name in names[count:])
     if not numeric or layout.long or len(names) == 3:
@@ -175,6 +167,10 @@ def _from_arrow(source: Path, table: Any, layout: Layout) -> Matrix:
     matrix = as_matrix(str(source), values[:end], [column[:end] for column in texts], head, len(names))
     notes = *matrix.notes, *_rounded(str(source), matrix, columns), *left_out(str(source), table.num_rows - end)
     return replace(matrix, notes=notes)
+
+
+read_parquet = partial(_read_arrow, "pyarrow.parquet")
+read_feather = partial(_read_arrow, "pyarrow.feather")
 
 
 def _precision(column: Column) -> type:
@@ -201,17 +197,13 @@ def _is_numeric(kind: object) -> bool:
     return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind))
 
 
-@contextmanager
-def _arrow_rows(table: Any, head: list[str]) -> Iterator[Iterator[Row]]:
-    def rows() -> Iterator[Row]:
-        yield 0, head
-        number = 0
-        for batch in table.to_batches(max_chunksize=_BATCH):
-            for cells in zip(*(column.to_pylist() for column in batch.columns), strict=True):
-                number += 1
-                yield number, [_text(cell) for cell in cells]
-
-    yield rows()
+def _arrow_rows(table: Any, head: list[str]) -> Iterator[Row]:
+    yield 0, head
+    number = 0
+    for batch in table.to_batches(max_chunksize=_BATCH):
+        for cells in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+            number += 1
+            yield number, [_text(cell) for cell in cells]
 
 
 def read_excel(source: Path, layout: Layout) -> Matrix:
@@ -222,7 +214,8 @@ def read_excel(source: Path, layout: Layout) -> Matrix:
         if layout.sheet is not None and layout.sheet not in sheets:
             raise Refused(f"{source} has no sheet {layout.sheet!r}: it has {', '.join(map(repr, sheets))}.")
         chosen = layout.sheet or sheets[0]
-        matrix = read_table(Source(f"{source}, sheet {chosen!r}", lambda: _sheet_rows(workbook[chosen]), "row"), layout)
+        rows = Source(f"{source}, sheet {chosen!r}", lambda: nullcontext(_sheet_rows(workbook[chosen])), "row")
+        matrix = read_table(rows, layout)
     finally:
         workbook.close()
     if layout.sheet is None and len(sheets) > 1:
@@ -231,20 +224,15 @@ def read_excel(source: Path, layout: Layout) -> Matrix:
     return matrix
 
 
-@contextmanager
-def _sheet_rows(sheet: Any) -> Iterator[Iterator[Row]]:
+def _sheet_rows(sheet: Any) -> Iterator[Row]:
     sheet.reset_dimensions()  # what some programs write there is wrong
-
-    def rows() -> Iterator[Row]:
-        wide = 0
-        for number, cells in enumerate(sheet.iter_rows(values_only=True), start=1):
-            texts = [_text(cell) for cell in cells]
-            while texts and not texts[-1].strip() and len(texts) > wide:
-                texts.pop()  # cells that were only ever formatted
-            wide = max(wide, len(texts))
-            yield number, texts + [""] * (wide - len(texts))
-
-    yield rows()
+    wide = 0
+    for number, cells in enumerate(sheet.iter_rows(values_only=True), start=1):
+        texts = [_text(cell) for cell in cells]
+        while texts and not texts[-1].strip() and len(texts) > wide:
+            texts.pop()  # cells that were only ever formatted
+        wide = max(wide, len(texts))
+        yield number, texts + [""] * (wide - len(texts))
 
 
 def _text(value: object) -> str:

@@ -92,20 +92,16 @@ BLOCK_BYTES = 64 << 20
 """Blocks have about this size: two or three of them are in a worker's memory at a time."""
 
 
-@dataclass(frozen=True)
-class Splitting:
-    """How a matrix is split into blocks of rows: about BLOCK_BYTES each, and at least `blocks` of them.
+def block_rows(blocks: int, m: int, columns: float, itemsize: int, multiple: int = 1) -> int:
+    """Choose the rows of a block: about BLOCK_BYTES each, and at least so many blocks.
 
-    >>> Splitting(1).rows(100, 1 << 20, 8, 3), Splitting(10).rows(100, 1 << 20, 8, 1)
+    multiple : the rows that the file stores together
+
+    >>> block_rows(1, 100, 1 << 20, 8, 3), block_rows(10, 100, 1 << 20, 8)
     (6, 8)
     """
-
-    blocks: int = 1
-
-    def rows(self, m: int, columns: float, itemsize: int, multiple: int = 1) -> int:
-        """Choose the rows of a block, a multiple of what the file stores together, for rows of so many columns."""
-        rows = min(int(BLOCK_BYTES / max(1.0, columns * itemsize)), -(-m // self.blocks))
-        return max(multiple, rows // multiple * multiple)
+    rows = min(int(BLOCK_BYTES / max(1.0, columns * itemsize)), -(-m // blocks))
+    return max(multiple, rows // multiple * multiple)
 
 
 def sparse_columns(m: int, entries: int) -> float:
@@ -142,9 +138,9 @@ def open_matrix(
     source = Path(path)
     if not source.exists():
         raise FileNotFoundError(f"{source} does not exist: check the path.")
-    opener, splitting = _opener(source), Splitting(blocks)
+    opener = _opener(source)
     if opener is None:
-        return _split(read_matrix(source, variable, layout), splitting)
+        return _split(read_matrix(source, variable, layout), blocks)
     if replace(layout, layer=None, image=None) != AS_FOUND:
         raise Refused(
             f"{source} is read in blocks of rows: leave --labels, --delimiter, --sheet, --long and --transpose "
@@ -152,7 +148,7 @@ def open_matrix(
         )
     if layout.layer is not None:
         variable = f"layers/{layout.layer}"
-    return opener(source, variable, splitting).arranged(layout, source)
+    return opener(source, variable, blocks).arranged(layout, source)
 
 
 def read_whole(path: Path, variable: str | None = None, layout: Layout = AS_FOUND) -> Matrix:
@@ -161,7 +157,7 @@ def read_whole(path: Path, variable: str | None = None, layout: Layout = AS_FOUN
     return replace(matrix, X=matrix.X.compute()).arranged(replace(layout, layer=None), path)
 
 
-def _opener(source: Path) -> Callable[[Path, str | None, Splitting], Matrix] | None:
+def _opener(source: Path) -> Callable[[Path, str | None, int], Matrix] | None:
     """Choose what opens a file in blocks; None where it is read as a whole."""
     suffix = source.suffix.lower()
     if suffix == ".zarr":
@@ -173,14 +169,14 @@ def _opener(source: Path) -> Callable[[Path, str | None, Splitting], Matrix] | N
     return _open_npy if suffix == ".npy" else None
 
 
-def _open_zarr(source: Path, variable: str | None, splitting: Splitting) -> Matrix:
+def _open_zarr(source: Path, variable: str | None, least: int) -> Matrix:
     zarr = needs("zarr", "dask")
     with readable(source):
         stored = zarr.open(os.fspath(source), mode="r")
     name = ""
     if isinstance(stored, zarr.Group):
         if stored.attrs.get("encoding-type") == "anndata":
-            return _open_anndata(source, stored, variable, splitting, "zarr")
+            return _open_anndata(source, stored, variable, least, "zarr")
         with readable(source):
             arrays = dict(stored.arrays())
         planes = sorted(name for name, array in arrays.items() if array.ndim == 2)
@@ -192,18 +188,18 @@ def _open_zarr(source: Path, variable: str | None, splitting: Splitting) -> Matr
         raise Refused(f"{source} is one array without a name, so a variable ({variable!r}) cannot be chosen.")
     check_form(source, stored.shape, stored.dtype)
     with readable(source):
-        rows = splitting.rows(stored.shape[0], stored.shape[1], stored.dtype.itemsize, stored.chunks[0])
+        rows = block_rows(least, stored.shape[0], stored.shape[1], stored.dtype.itemsize, stored.chunks[0])
     return Matrix(_lazy(source, ("zarr", name), stored.shape, rows, stored.dtype))
 
 
-def _open_h5ad(source: Path, variable: str | None, splitting: Splitting) -> Matrix:
+def _open_h5ad(source: Path, variable: str | None, least: int) -> Matrix:
     h5py = needs("h5py", "anndata")
     check_hdf5(source, *((COUNTS, "X") if variable is None else (variable,)))
     with readable(source), h5py.File(source, "r") as stored:
-        return _open_anndata(source, stored, variable, splitting, "hdf5")
+        return _open_anndata(source, stored, variable, least, "hdf5")
 
 
-def _open_anndata(source: Path, stored: Element, variable: str | None, splitting: Splitting, store: str) -> Matrix:
+def _open_anndata(source: Path, stored: Element, variable: str | None, least: int, store: str) -> Matrix:
     """Open X, or the element that `variable` names, of an AnnData store, with the names of its rows and columns."""
     name = variable or (COUNTS if COUNTS in stored else "X")
     if name not in stored:
@@ -219,7 +215,7 @@ def _open_anndata(source: Path, stored: Element, variable: str | None, splitting
     if encoding == "csc_matrix":
         raise Refused(f"{source} stores {name} by columns (CSC), but rows are needed: write it again as CSR.")
     check_form(source, (m, n), values.dtype)
-    rows = splitting.rows(m, sparse_columns(m, entries) if sparse else n, values.dtype.itemsize)
+    rows = block_rows(least, m, sparse_columns(m, entries) if sparse else n, values.dtype.itemsize)
     array = _lazy(source, (store, name), (m, n), rows, values.dtype, sparse)
     matrix = Matrix(array, Labels.of(names[0]), Labels.of(names[1]))
     if variable is None and name == COUNTS:
@@ -253,21 +249,21 @@ def _names(frame: Element) -> tuple[str, ...] | None:
     return tuple(name.decode() if isinstance(name, bytes) else str(name) for name in frame[index][...])
 
 
-def _open_npy(source: Path, variable: str | None, splitting: Splitting) -> Matrix:
+def _open_npy(source: Path, variable: str | None, least: int) -> Matrix:
     if variable is not None:
         raise Refused(f"{source} holds one matrix without a name, so a variable ({variable!r}) cannot be chosen.")
     with readable(source):
         mapped = np.load(source, mmap_mode="r", allow_pickle=False)
     check_form(source, mapped.shape, mapped.dtype)
-    rows = splitting.rows(mapped.shape[0], mapped.shape[1], mapped.dtype.itemsize)
+    rows = block_rows(least, mapped.shape[0], mapped.shape[1], mapped.dtype.itemsize)
     return Matrix(_lazy(source, ("npy", ""), mapped.shape, rows, mapped.dtype))
 
 
-def _open_folder(source: Path, variable: str | None, splitting: Splitting) -> Matrix:
+def _open_folder(source: Path, variable: str | None, least: int) -> Matrix:
     files = sorted(file for file in source.iterdir() if file.suffix in (".npy", ".npz"))
     if not files:
         raise Refused(f"{source} holds no row blocks: a folder of .npy or .npz files with the same columns is needed.")
-    blocks = [_open_npy(file, None, splitting).X if file.suffix == ".npy" else _sparse_block(file) for file in files]
+    blocks = [_open_npy(file, None, least).X if file.suffix == ".npy" else _sparse_block(file) for file in files]
     for file, block in zip(files, blocks, strict=True):
         if block.shape[1] != blocks[0].shape[1]:
             raise Refused(
@@ -300,11 +296,11 @@ def _read_sparse(path: str) -> Entries:
         return sp.csr_array(X)
 
 
-def _split(matrix: Matrix, splitting: Splitting) -> Matrix:
+def _split(matrix: Matrix, least: int) -> Matrix:
     """Split a matrix that was read as a whole, in this process, into blocks."""
     X = matrix.X
     columns = sparse_columns(X.shape[0], X.nnz) if sp.issparse(X) else X.shape[1]
-    rows = splitting.rows(X.shape[0], columns, X.dtype.itemsize)
+    rows = block_rows(least, X.shape[0], columns, X.dtype.itemsize)
     pieces = [X[start : start + rows] for start in range(0, X.shape[0], rows)]
     meta = sp.csr_array((0, 0), dtype=X.dtype) if sp.issparse(X) else np.empty((0, 0), X.dtype)
     blocks = [da.from_delayed(dask.delayed(piece), piece.shape, X.dtype, meta=meta) for piece in pieces]

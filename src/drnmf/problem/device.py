@@ -24,7 +24,7 @@ from drnmf.problem.receive import Received, received
 from drnmf.problem.scikit import BaseEstimator, get_config
 from drnmf.problem.weights import Reading
 
-_HOST, _CUDA = 1, 2  # kinds of devices in DLPack
+_CUDA = 2  # a kind of device in DLPack
 
 
 def is_foreign(X: MatrixLike) -> bool:

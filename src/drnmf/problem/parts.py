@@ -140,17 +140,15 @@ def _opened(data: Any, own: Received) -> tuple[Data, Received]:
     return weigh(opened_beside(data, own.X, mean), own.observed, mean).scaled(data.scale), own
 
 
-def parted(
-    problem: Problem, division: Division, alone: list[Problem], objectives: tuple[Part, ...] | None = None
-) -> Problem:
-    """Return the problem of all objectives at once; None takes every loss of every part as it is."""
+def parted(problem: Problem, division: Division, alone: list[Problem]) -> Problem:
+    """Return the problem of every loss of every part at once, each as it is."""
     pairs = zip(division.places, alone, strict=True)
     pieces = tuple(Piece(at, one.data, division.across) for at, one in pairs)
     data = Parted(_whole(problem), pieces, stack=division.stack)
     every = zip(division.labels, alone, strict=True)
     raw = tuple(Part(loss, g, label) for g, (label, one) in enumerate(every) for loss in one.omega)
     units = replace(problem.units, given=None)
-    return replace(problem, data=data, units=units).under(objectives or raw, np.ones(len(objectives or raw)))
+    return replace(problem, data=data, units=units).under(raw, np.ones(len(raw)))
 
 
 def _whole(problem: Problem) -> Any:

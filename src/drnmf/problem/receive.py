@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy.sparse as sp
@@ -13,12 +12,9 @@ from drnmf.backends.base import EVERY, Data, Observed
 from drnmf.backends.observed import HeldOut
 from drnmf.backends.open import is_dask
 from drnmf.losses.base import Omega
-from drnmf.numerics import Array, Entries, Grid, Indices
+from drnmf.numerics import Array, Entries, Grid, Indices, namespace
 from drnmf.problem.check import check_entries, check_tensor_entries
 from drnmf.problem.weights import Reading, weights_of
-
-if TYPE_CHECKING:
-    import torch
 
 KEEP = "keep"
 """What leaves readings below zero as they are."""
@@ -124,17 +120,19 @@ def _without_negatives(X: Entries, reading: Reading) -> tuple[Grid, tuple[str, .
             f"negatives={choice!r} is not done on Dask arrays: write it into the array, X.clip(0) or "
             "dask.array.where(X < 0, nan, X), and leave negatives='raise'."
         )
-    if not isinstance(X, np.ndarray) and not sp.issparse(X):
-        return _tensor_without_negatives(X, choice)
+    if str(getattr(X, "layout", "torch.strided")) != "torch.strided":
+        raise ValueError(f"negatives={choice!r} is not done on sparse tensors: give a dense tensor or a SciPy matrix.")
     negative = _negative(X.data if sp.issparse(X) else X)
-    count = int(np.count_nonzero(negative))
+    count = int(negative.sum())
     if count == 0:
         return X, ()
-    if not sp.issparse(X):
-        X = np.where(negative, np.array(0.0 if choice == "clip" else np.nan, X.dtype), X)
-    else:
+    done, fill = ("were set to 0", 0.0) if choice == "clip" else ("count as missing", np.nan)
+    if sp.issparse(X):
         X = _sparse_without_negatives(X, reading)
-    return X, (_remark(count, choice),)
+    else:
+        xp = namespace(X)
+        X = xp.where(negative, xp.asarray(fill, dtype=X.dtype), X)
+    return X, (f"{count} negative entries of X {done} (negatives={choice!r}).",)
 
 
 def _negative(X: Entries) -> NDArray[np.bool_]:
@@ -155,21 +153,6 @@ def _sparse_without_negatives(X: sp.sparray, reading: Reading) -> sp.sparray:
     entries = X.tocoo()
     kept = ~_negative(entries.data)
     return type(X)((entries.data[kept], (entries.row[kept], entries.col[kept])), shape=X.shape)
-
-
-def _tensor_without_negatives(X: torch.Tensor, choice: str) -> tuple[torch.Tensor, tuple[str, ...]]:
-    if str(X.layout) != "torch.strided":
-        raise ValueError(f"negatives={choice!r} is not done on sparse tensors: give a dense tensor or a SciPy matrix.")
-    negative = _negative(X)
-    count = int(negative.sum())
-    if count == 0:
-        return X, ()
-    return X.masked_fill(negative, 0.0 if choice == "clip" else float("nan")), (_remark(count, choice),)
-
-
-def _remark(count: int, choice: str) -> str:
-    done = "were set to 0" if choice == "clip" else "count as missing"
-    return f"{count} negative entries of X {done} (negatives={choice!r})."
 
 
 def remark_on_missing(data: Data) -> tuple[str, ...]:

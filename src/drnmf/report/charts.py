@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from drnmf.losses.base import Loss
+from drnmf.algorithms import result
+from drnmf.losses.base import Loss, Omega
 from drnmf.losses.names import from_text
 from drnmf.numerics import Array, Vector
 from drnmf.report.words import short
-from drnmf.runs import read, schema
+from drnmf.runs import schema
 from drnmf.runs.read import compared
 from drnmf.runs.schema import column, loss_keys
 
@@ -159,21 +160,20 @@ def _nice_ticks(top: float) -> list[float]:
     return kept
 
 
-def _thin(trace: read.Trace) -> slice | NDArray[np.intp]:
-    count = len(trace.iterations)
-    return slice(None) if count <= POINTS else np.unique(np.linspace(0, count - 1, POINTS).astype(int))
+def _thin(trace: result.Trace) -> NDArray[np.intp]:
+    """Choose the iterations that are drawn."""
+    count = len(trace.seconds)
+    return np.arange(count) if count <= POINTS else np.unique(np.linspace(0, count - 1, POINTS).astype(int))
 
 
-def loss_curves(trace: read.Trace, scaled: str) -> Chart:
+def loss_curves(trace: result.Trace, omega: Omega, scaled: str) -> Chart:
     """Draw losses against iterations: one as it is, several over what `scaled` says, with their maximum."""
-    rows, single = _thin(trace), len(trace.omega) == 1
-    values = trace.losses if single else trace.scaled
-    x, data = trace.iterations[rows], list[Trace]()
+    x, single, data = _thin(trace), len(omega) == 1, list[Trace]()
+    values = trace.losses if single else trace.scaled_losses
     if not single:
-        largest = np.nanmax(trace.scaled, axis=1)[rows]
-        data.append(line(x, largest, "var(--max)", "maximum", 5) | {"opacity": 0.25})
-    data += [line(x, values[rows, i], loss_colour(loss, i), loss.name) for i, loss in enumerate(trace.omega)]
-    drawn = _curves(data, f"{trace.omega[0].name} error" if single else scaled)
+        data.append(line(x, np.nanmax(values, axis=1)[x], "var(--max)", "maximum", 5) | {"opacity": 0.25})
+    data += [line(x, values[x, i], loss_colour(loss, i), loss.name) for i, loss in enumerate(omega)]
+    drawn = _curves(data, f"{omega[0].name} error" if single else scaled)
     low, high = float(np.nanmin(values)), float(np.nanmax(values))
     drawn["layout"]["yaxis"]["type"] = "log" if 0 < low < high / 3 else "linear"
     drawn["log_ticks"] = _log_ticks(max(low, 1e-9), high)
@@ -212,26 +212,24 @@ def coverage_curve(rows: list[dict[str, str]], bound: float) -> Chart:
     return drawn
 
 
-def weight_curves(trace: read.Trace) -> Chart:
+def weight_curves(trace: result.Trace, omega: Omega) -> Chart:
     """Draw the weights lambda against iterations."""
-    rows = _thin(trace)
-    x, losses = trace.iterations[rows], enumerate(trace.omega)
-    drawn = _curves([line(x, trace.weights[rows, i], loss_colour(loss, i), loss.name) for i, loss in losses], "weight")
+    x, losses = _thin(trace), enumerate(omega)
+    drawn = _curves([line(x, trace.weights[x, i], loss_colour(loss, i), loss.name) for i, loss in losses], "weight")
     drawn["layout"]["yaxis"] |= {"range": [-0.03, 1.03]}
     return drawn
 
 
-def penalty_curve(trace: read.Trace, penalty: Vector) -> Chart:
+def penalty_curve(trace: result.Trace) -> Chart:
     """Draw the sum of the penalties against iterations."""
-    rows = _thin(trace)
-    return _curves([line(trace.iterations[rows], penalty[rows], "var(--accent)", "penalty")], "penalty", legend=False)
+    x = _thin(trace)
+    return _curves([line(x, trace.penalty[x], "var(--accent)", "penalty")], "penalty", legend=False)
 
 
-def gap_curve(trace: read.Trace) -> Chart:
+def gap_curve(trace: result.Trace) -> Chart:
     """Draw the gap max Dbar - lambda'Dbar against iterations."""
-    rows = _thin(trace)
-    y = np.where(trace.gap > 0, trace.gap, np.nan)
-    drawn = _curves([line(trace.iterations[rows], y[rows], "var(--accent)", "gap")], "gap", legend=False)
+    x, y = _thin(trace), np.where(trace.gap > 0, trace.gap, np.nan)
+    drawn = _curves([line(x, y[x], "var(--accent)", "gap")], "gap", legend=False)
     seen = y[np.isfinite(y)]
     decades = float(np.log10(seen.max() / seen.min())) if seen.size else 1.0
     drawn["layout"]["yaxis"] |= {"type": "log", "exponentformat": "power", "dtick": max(1, round(decades / 5))}

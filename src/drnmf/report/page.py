@@ -1,4 +1,7 @@
-"""The page: one file with its style, its scripts and its data, and a policy that forbids it every request."""
+"""The page: one file with style, scripts, data, and a policy that forbids it every request; and its sections.
+
+Everything that comes from a run is escaped here, once.
+"""
 
 from __future__ import annotations
 
@@ -7,18 +10,22 @@ import hashlib
 import json
 import os
 import re
+from collections.abc import Mapping
 from html import escape
 from importlib.resources import files
+from itertools import combinations
 from pathlib import Path
 
 from drnmf.files import write_text
 from drnmf.loading import needs
-from drnmf.report import sections
+from drnmf.losses.names import from_text
+from drnmf.report import charts, findings
 from drnmf.report.charts import Chart
-from drnmf.report.parts import kind_of
+from drnmf.report.parts import NOTHING, Section, kind_of, place, section
 from drnmf.report.words import duration, found_in, headline, interval_headline, losses_headline, unconverged
 from drnmf.runs import schema
 from drnmf.runs.read import Run, compared, read_run
+from drnmf.runs.schema import column, loss_keys
 
 BEGINNING = '<!DOCTYPE html><html lang="en" data-theme="light">'
 """How every page begins, and how one is recognised."""
@@ -63,9 +70,9 @@ def _refuse_other_file(target: Path) -> None:
 def render(run: Run) -> str:
     """Render the page as text."""
     scripts = [plotly_script(), _resource("app.js")]
-    made = sections.all_of(run)
+    shown = all_of(run)
     parts: dict[str, Chart] = {}
-    for _, drawn in made:
+    for _, drawn in shown:
         parts |= drawn
     return "".join(
         [
@@ -74,7 +81,7 @@ def render(run: Run) -> str:
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
             f"<title>{escape(_title(run))}</title><style>{_resource('style.css')}</style></head><body>",
             _header(run),
-            f"<main>{_hero(run)}{''.join(html for html, _ in made)}",
+            f"<main>{_hero(run)}{''.join(html for html, _ in shown)}",
             "<footer>Made by drnmf. This page is one file and asks nothing of the network.</footer></main>",
             f'<script type="application/json" id="charts">{_json(parts)}</script>',
             *(f"<script>{script}</script>" for script in scripts),
@@ -119,7 +126,7 @@ def _header(run: Run) -> str:
         rank = summary["discovery"]["rank"]
     if rank is not None:
         chips.append(f"rank {rank}")
-    comparison = sections.comparison_of(run)
+    comparison = comparison_of(run)
     omega = run.omega or (compared(comparison) if comparison else ())
     if run.table(schema.COVERAGE) and omega:
         chips.append(f"beta {omega[0].beta:g} to {omega[-1].beta:g}")
@@ -138,7 +145,7 @@ def _hero(run: Run) -> str:
     own, effort = kind_of(run).headline, found_in(run.summary)
     first, second = interval_headline(run.table(schema.COVERAGE), run.summary.get("bound"), effort)
     if not first:
-        first, second = own(run) if own is not None else headline(sections.comparison_of(run), effort)
+        first, second = own(run) if own is not None else headline(comparison_of(run), effort)
     if not first and "discovery" in run.summary:
         first = run.summary["discovery"]["finding"]
     if not first:
@@ -152,3 +159,159 @@ def _hero(run: Run) -> str:
 def _whole_names(text: str) -> str:
     """Escape text, and let no line end inside the name of a method."""
     return re.sub(r"[\w=.()]+-NMF", r'<span class="nb">\g<0></span>', escape(text))
+
+
+def comparison_of(run: Run) -> schema.Comparison | None:
+    """Read comparison.json, or the same off a front: its corners are the single-objective fits."""
+    if run.comparison is not None:
+        return run.comparison
+    rows = run.table(schema.FRONT)
+    if not rows:
+        return None
+    keys = loss_keys(rows[0])
+    methods = []
+    for key in keys:
+        corner = [r for r in rows if r["kind"] == "front" and float(r[column("weight", key)]) > 1.0 - 1e-9]
+        if corner:
+            methods.append((f"{from_text(key).name}-NMF", corner[0]))
+    methods += [("DR-NMF", row) for row in rows if row["kind"] == "dr"]
+    return {
+        "losses": keys,
+        "methods": [
+            {
+                "name": title,
+                "losses": [float(row[column("loss", key)]) for key in keys],
+                "scaled_losses": [float(row[column("scaled_loss", key)]) for key in keys],
+            }
+            for title, row in methods
+        ],
+    }
+
+
+def comparison(run: Run) -> Section:
+    beside = comparison_of(run)
+    if beside is None or kind_of(run).headline is not None:
+        return NOTHING
+    note = (
+        "How far each factorization is above the best error found for each loss. A fit under one loss is at or near "
+        "the best of its own and pays in the others; DR-NMF keeps the largest excess as small as it can."
+    )
+    chart = charts.comparison_bars(beside)
+    return section("How close to the best", note, place("comparison")), {"comparison": chart}
+
+
+def coverage(run: Run) -> Section:
+    rows, bound = run.table(schema.COVERAGE), run.summary.get("bound")
+    if not rows or bound is None:
+        return NOTHING
+    note = (
+        "How far DR-NMF is above the best error found for every beta of the interval. The marks are the betas that "
+        "were fitted; the line is what no beta of the interval exceeds."
+    )
+    return section("Every loss of the interval", note, place("coverage")), {
+        "coverage": charts.coverage_curve(rows, float(bound))
+    }
+
+
+def curves(run: Run) -> Section:
+    if run.trace is None or len(run.trace.seconds) < 2:
+        return NOTHING
+    parts = {"losses": charts.loss_curves(run.trace, run.omega, "regret" if run.regrets else "error / best error")}
+    body = place("losses")
+    note = "The error after every iteration."
+    if len(run.omega) > 1:
+        parts |= {"weights": charts.weight_curves(run.trace, run.omega), "gap": charts.gap_curve(run.trace)}
+        body += f'<div class="pair">{place("weights", "Weights of the losses")}{place("gap", "Gap")}</div>'
+        each = (
+            "Each part's regret, how far it is from its best alone on the way to its simplest model"
+            if run.regrets
+            else "Each error over the best one found for its loss"
+        )
+        note = (
+            f"{each}, and their maximum, which DR-NMF brings down. Below: the "
+            "weight that each loss was given on the way, and the gap between the maximum and the weighted sum, which "
+            "is zero at the solution."
+        )
+    if run.trace.penalty.any():
+        parts["penalty"] = charts.penalty_curve(run.trace)
+        body += place("penalty", "Penalties")
+        note += " What is minimised is that plus the penalties, whose sum has a curve of its own."
+    other = "Linear" if parts["losses"]["layout"]["yaxis"]["type"] == "log" else "Log"
+    button = f'<button type="button" data-scale-of="losses">{other} scale</button>'
+    return section("How it got there", note, body, button), parts
+
+
+def factors(run: Run) -> Section:
+    if run.W is None or run.H is None:
+        return NOTHING
+    sides = kind_of(run).sides(run)
+    left, right = (
+        charts.factor_image(factor, side.decibels, side.places, side.title)
+        for factor, side in zip((run.W.T, run.H), sides, strict=True)
+    )
+    body = f'<div class="pair">{place("factor-w", sides[0].caption)}{place("factor-h", sides[1].caption)}</div>'
+    note = "X is about W times H. Every component is shown relative to its largest entry; large factors are pooled."
+    return section("The factors", note, body), {"factor-w": left, "factor-h": right}
+
+
+def front(run: Run) -> Section:
+    rows = run.table(schema.FRONT)
+    if not rows:
+        return NOTHING
+    pairs = combinations(loss_keys(rows[0]), 2)
+    parts = {f"front-{i}": charts.front_chart(rows, a, b) for i, (a, b) in enumerate(pairs)}
+    places = "".join(place(name) for name in parts)
+    body = places if len(parts) == 1 else f'<div class="pair">{places}</div>'
+    note = "What one loss costs in terms of another. The star is DR-NMF, where the largest of the errors is smallest."
+    return section("The Pareto front", note, body), parts
+
+
+_SHOWN_ABOVE = ("audio", "topics", "demo", "discovery", "quality", "field", "files")
+_OF_SEVERAL = ("references", "scaled_losses", "weights", "gap")
+
+
+def made(run: Run) -> Section:
+    summary: dict[str, object] = dict(run.summary)
+    command = str(summary.pop("command", ""))
+    single = len(run.summary.get("losses", ())) == 1  # nothing to compare with: its reference is one, its weight too
+    for name in (*_SHOWN_ABOVE, *(_OF_SEVERAL if single else ())):
+        summary.pop(name, None)
+    summary.pop("notes", None)
+    notes = run.summary.get("notes", [])
+    rows = "".join(f"<tr><th>{escape(k)}</th><td>{escape(v)}</td></tr>" for k, v in _flat(summary))
+    again = ""
+    if command:
+        button = '<button type="button" data-copy="command">Copy</button>'
+        again = f'<div class="bar"><h3>To do it again</h3>{button}</div><pre id="command">{escape(command)}</pre>'
+    remarks = "".join(f"<li>{escape(note)}</li>" for note in notes)
+    remarks = f"<h3>Remarks</h3><ul>{remarks}</ul>" if remarks else ""
+    body = f'{again}{remarks}<div class="scroll"><table class="made">{rows}</table></div>'
+    return section("How it was made", "Parameters, data, versions and time.", body), {}
+
+
+def _flat(content: Mapping[str, object]) -> list[tuple[str, str]]:
+    """Write one line per entry; a nested record becomes "name value" pairs on its line."""
+    return [(key.replace("_", " "), _text(_named(key, value))) for key, value in content.items() if value is not None]
+
+
+def _named(key: str, value: object) -> object:
+    """Name the values of records that have one per loss."""
+    if key in ("losses", "references", "scaled_losses", "weights") and isinstance(value, dict):
+        return {from_text(loss).name: item for loss, item in value.items()}
+    return value
+
+
+def _text(value: object) -> str:
+    if isinstance(value, dict):
+        pairs = (f"{k.replace('_', ' ')} {_text(_named(k, item))}" for k, item in value.items() if item is not None)
+        return " · ".join(pairs)
+    if isinstance(value, list):
+        return ", ".join(_text(item) for item in value)
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def all_of(run: Run) -> list[Section]:
+    """Make the sections in the order of the page: what was found first, then how."""
+    own = coverage, comparison, front, curves, factors, made
+    results = *findings.FIRST, *kind_of(run).sections, *findings.LAST
+    return [make(run) for make in (*results, *own)]

@@ -8,31 +8,20 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, Literal, NotRequired, Union, get_args, get_origin, get_type_hints, is_typeddict
+from typing import TYPE_CHECKING, Any, Literal, NotRequired, Union, get_args, get_origin, get_type_hints, is_typeddict
 
 import numpy as np
 
 from drnmf.losses.base import Omega
 from drnmf.losses.part import Part
 from drnmf.matrices.cells import unguarded
-from drnmf.numerics import Array, Vector
+from drnmf.numerics import Array
 from drnmf.problem.tabular import component_names
 from drnmf.runs import schema
 from drnmf.runs.schema import column, loss_keys
 
-
-@dataclass(frozen=True)
-class Trace:
-    """trace.csv as columns; `scaled`, `weights` and `losses` are (rows, p), `penalty` is None without penalties."""
-
-    iterations: Vector
-    seconds: Vector
-    gap: Vector
-    scaled: Vector
-    weights: Vector
-    losses: Vector
-    omega: Omega
-    penalty: Vector | None = None
+if TYPE_CHECKING:
+    from drnmf.algorithms.result import Trace
 
 
 @dataclass(frozen=True)
@@ -43,6 +32,7 @@ class Run:
     summary: schema.Summary
     comparison: schema.Comparison | None
     trace: Trace | None
+    omega: Omega  # the losses of the trace; none where there is no trace
     W: Array | None
     H: Array | None
     names: schema.Names | None = None
@@ -79,11 +69,6 @@ class Run:
         return str(self.summary.get("kind", "fit"))
 
     @property
-    def omega(self) -> Omega:
-        """The losses of the trace; none where there is no trace."""
-        return () if self.trace is None else self.trace.omega
-
-    @property
     def regrets(self) -> bool:
         """Whether scaled losses say how far parts are from their best alone, on the way to their simplest model."""
         parts = any(isinstance(loss, Part) for loss in self.omega)
@@ -117,7 +102,7 @@ def read_run(folder: Path) -> Run:
         folder,
         summary,
         _json(folder / schema.COMPARISON, schema.Comparison),
-        _trace(folder / schema.TRACE),
+        *_trace(folder / schema.TRACE),
         _array(folder / schema.W_FILE),
         _array(folder / schema.H_FILE),
         _json(folder / schema.NAMES, schema.Names),
@@ -156,24 +141,26 @@ def _array(path: Path) -> Array | None:
     return array
 
 
-def _trace(path: Path) -> Trace | None:
-    from drnmf.losses.names import from_text  # with SciPy, which commands without a run do without
+def _trace(path: Path) -> tuple[Trace | None, Omega]:
+    """Read a trace, and the losses that it is of."""
+    from drnmf.algorithms.result import Trace  # with SciPy, which commands without a run do without
+    from drnmf.losses.names import from_text
 
     if not path.is_file():
-        return None
+        return None, ()
     try:
         with path.open(encoding="utf-8", newline="") as stream:
             rows = list(csv.reader(stream))
         header, values = rows[0], np.array(rows[1:], dtype=np.float64).reshape(len(rows) - 1, len(rows[0]))
         named = dict(zip(header, values.T, strict=True))
         keys = loss_keys(header)
-        scaled, weights, losses = (
-            np.stack([named[column(kind, key)] for key in keys], axis=1) for kind in ("scaled_loss", "weight", "loss")
+        losses, scaled, weights = (
+            np.stack([named[column(kind, key)] for key in keys], axis=1) for kind in ("loss", "scaled_loss", "weight")
         )
-        omega = tuple(from_text(key) for key in keys)
-        penalty = named.get("penalty")
-        return Trace(named["iteration"], named["seconds"], named["gap"], scaled, weights, losses, omega, penalty)
-    except (ValueError, LookupError, csv.Error) as error:
+        sweeps, penalty = np.array([int(count) for count in named["sweeps"]]), named.get("penalty", np.empty(0))
+        trace = Trace(losses, scaled, weights, named["seconds"], named["gap"], sweeps, penalty=penalty)
+        return trace, tuple(from_text(key) for key in keys)
+    except (ValueError, LookupError, OverflowError, csv.Error) as error:
         raise ValueError(f"{path} is damaged: {error}.") from None
 
 

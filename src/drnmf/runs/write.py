@@ -186,15 +186,15 @@ def write_table(path: Path, rows: Sequence[Mapping[str, object]]) -> None:
     write_rows(path, [names, *([row[name] for name in names] for row in rows)])
 
 
-def write_model(folder: Path, model: NMF, W: Entries) -> None:
-    """Write W.npy, H.npy, trace.csv and model.npz."""
+def write_model(folder: Path, model: NMF, W: Entries | None) -> None:
+    """Write W.npy, where there is a W, H.npy, trace.csv and model.npz."""
     from drnmf.backends.open import is_dask
 
     if is_dask(W):
         from drnmf.matrices.rowblocks import save_rows
 
         save_rows(folder / schema.W_FILE, W)
-    else:
+    elif W is not None:
         np.save(folder / schema.W_FILE, W)
     np.save(folder / schema.H_FILE, model.components_)
     write_table(folder / schema.TRACE, trace_rows(model.omega_, model.trace_))

@@ -18,7 +18,7 @@ from drnmf.selection.entries import facts_of
 from drnmf.selection.folds import Fold
 from drnmf.selection.likelihood.masses import noise_for
 from drnmf.selection.likelihood.scores import GAIN, Chosen, Scores, joined, paired
-from drnmf.solve.encode import encode
+from drnmf.solve.encode import Encoding
 
 HELD, RECENT = 8, 512
 """Of every so many rows one is held out, and so many of the last that were are kept."""
@@ -67,7 +67,7 @@ def leftover(data: Data, X: Entries, Wt: Array, H: Array, loss: Loss) -> Array |
     new = np.maximum(h / most * (H.sum() / len(H) / float((h / most).sum())), floor)
     grown = np.concatenate([H, new[None]]).astype(data.dtype)
     for _ in range(ROUNDS):
-        A = encode(data, grown, objective, np.ones(1), ENCODED, 0.0).T
+        A = Encoding(grown, objective, np.ones(1), ENCODED, 0.0).of(data).T
         sweep = data.space.read(data.sweep(A.T, grown, Ask((loss,), losses=False)))[0]
         grown[-1:] = ratio_step(grown[-1:], sweep.N[0][-1:], sweep.P[0][-1:], floor)
     return grown[-1]
@@ -84,7 +84,7 @@ def gain_of(held: Entries, H: Array, new: Array, loss: Loss, mean: float) -> tup
         data, cell = open_data(held[:, others], mean=mean), Fold(held[:, fold], grid, None)
         for kept, F in zip(scores, (H, np.concatenate([H, new[None]])), strict=True):
             F = F.astype(data.dtype)
-            W = encode(data, np.ascontiguousarray(F[:, others]), objective, np.ones(1), ENCODED, 0.0)
+            W = Encoding(np.ascontiguousarray(F[:, others]), objective, np.ones(1), ENCODED, 0.0).of(data)
             score = cell.score(noise_for(loss), (W, F[:, fold]))
             kept.append(score)
     return _paired(scores[1], scores[0])

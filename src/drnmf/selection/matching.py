@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -191,16 +190,6 @@ def assign(table: Vector, least: float = -np.inf) -> Indices:
     kept = allowed[rows, columns]
     index[rows[kept]] = columns[kept]
     return index
-
-
-def agreement(runs: Sequence[Vector]) -> float:
-    """Compute the mean cosine of the components (r, n) of every two runs, matched one to one.
-
-    >>> agreement([np.eye(2), 3 * np.eye(2)[::-1]])
-    1.0
-    """
-    tables = [cosine(a, b) for a, b in combinations([np.asarray(run, dtype=np.float64) for run in runs], 2)]
-    return float(np.mean([np.take_along_axis(table, assign(table)[:, None], axis=1).mean() for table in tables]))
 
 
 def as_components(values: object, what: str) -> Vector:

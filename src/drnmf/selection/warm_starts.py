@@ -23,7 +23,7 @@ from drnmf.objective.objective import Objective
 from drnmf.problem.device import as_numpy
 from drnmf.problem.problem import Problem
 from drnmf.selection.likelihood.scores import Index
-from drnmf.solve.encode import encode
+from drnmf.solve.encode import Encoding
 from drnmf.solve.runner import Runner
 from drnmf.solve.solve import smallest, solve
 
@@ -133,6 +133,6 @@ class Sample:
         """Return where a run on all rows begins: at the components of a run on some, and what they say of every row."""
         problem, data, H = self.whole, self.whole.data, run.H
         objective, sums = Objective(run.omega, run.references, data.mean), problem.constraints.sum_to_one == "W"
-        W: Any = encode(data, H, objective, run.weights, _ITERATIONS, _TOLERANCE, sums=sums)
+        W: Any = Encoding(H, objective, run.weights, _ITERATIONS, _TOLERANCE, sums).of(data)
         floor = problem.constraints.floor("W", data.mean, problem.rank)
         return problem.feasible(np.asfortranarray(np.maximum(W, floor), data.dtype), H)

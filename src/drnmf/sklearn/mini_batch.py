@@ -42,11 +42,8 @@ class MiniBatchNMF(Translated, Shares, decomposition.MiniBatchNMF):  # type: ign
 
     Attributes
     ----------
-    components_ : (r, n), H
-    n_components_, n_features_in_, feature_names_in_ : as in scikit-learn
-    reconstruction_err_ : sqrt(2 D), for beta_loss="frobenius" the norm of X - WH
+    components_, n_components_, n_features_in_, feature_names_in_, reconstruction_err_, shares_ : as in `NMF`
     n_iter_, n_steps_ : passes that were begun, and batches
-    shares_ : (m, r), the part of every row that each component explains
 
     Examples
     --------

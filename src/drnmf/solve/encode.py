@@ -98,7 +98,9 @@ class Encoder:
             penalties = units.penalties(self.objective.penalties, self.objective.omega)
             objective = Objective(omega, references, data.mean, penalties)
             begin = None if first is None else (first.T * units.left).astype(data.dtype)
-            A = encode(data, H, objective, self.weights, self.max_iter, self.tol, self.sums, begin, held=True).T
+            held = begin is not None
+            steps = Encoding(H, objective, self.weights, self.max_iter, self.tol, self.sums, begin, held=held)
+            A = steps.of(data).T
             W = data.T.space.map(partial(divided, by=units.left), A).T
         unknown = Side.of(data.T)
         if unknown is not None:
@@ -115,47 +117,30 @@ class Encoder:
         return W
 
 
-def encode(
-    data: Data,
-    H: Array,
-    objective: Objective,
-    weights: Vector,
-    max_iter: int,
-    tol: float,
-    sums: bool = False,
-    first: Array | None = None,
-    curved: bool | None = None,
-    held: bool = False,
-) -> Array:
+@dataclass(frozen=True)
+class Encoding:
     """Minimise sum_b lambda_b Dbar_b(X, WH) over W >= 0, (m, r), by majorise-minimise steps or coordinate descent.
 
     No line search and no stopping rule looks at more than one row: a row starts at the multiple of (1, ..., 1)
     with the right sum, and stays once it moves by less than tol. So the same row gives the same answer whatever the
-    other rows are.
-
-    sums : every row sums to one; it starts with all its entries alike
-    first : W' (r, m) to start from, of X in one piece; None starts as above
-    curved : whether steps of second order are taken, however X is stored; None takes them where the last bit of a row
-        does not depend on the others
-    held : whether zeros of `first` stay zero, with X on a host
+    other rows are. As a function it takes the rows of one Data to W' (r, rows).
     """
-    rows = _Rows(H, objective, weights, max_iter, tol, sums, first, curved, held and first is not None)
-    return data.T.space.map_rows(rows, data, H.shape[0]).T
-
-
-@dataclass(frozen=True)
-class _Rows:
-    """What `encode` was asked, as a function of the rows of one Data: W' (r, rows)."""
 
     H: Array
     objective: Objective
     weights: Vector
     max_iter: int
     tol: float
-    sums: bool
-    first: Array | None
-    curved: bool | None
-    held: bool
+    sums: bool = False  # every row sums to one; it starts with all its entries alike
+    first: Array | None = None  # W' (r, m) to start from, of X in one piece; None starts as above
+    # whether steps of second order are taken, however X is stored; None takes them where the last bit of a row does not
+    # depend on the others
+    curved: bool | None = None
+    held: bool = False  # zeros of `first` stay zero, with X on a host
+
+    def of(self, data: Data) -> Array:
+        """Compute W of shape (m, r), wherever X lives."""
+        return data.T.space.map_rows(self, data, self.H.shape[0]).T
 
     def __call__(self, data: Data) -> Array:
         r, first = self.H.shape[0], self.first

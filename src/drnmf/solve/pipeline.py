@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 
 from drnmf.algorithms.certificates import certify
 from drnmf.algorithms.correlation import row_sums
-from drnmf.algorithms.initialize import Start, least_loss, random_start, starts, tensor_start
+from drnmf.algorithms.initialize import Start, begun, least_loss, random_start, tensor_start
 from drnmf.algorithms.loop import Control, with_notes
 from drnmf.algorithms.result import Interrupted, Progress, Result
 from drnmf.backends.base import losses_of
@@ -43,7 +43,7 @@ from drnmf.parameters.solver import as_solver
 from drnmf.problem.device import as_numpy
 from drnmf.problem.problem import Problem, constant_model_losses
 from drnmf.problem.scikit import ConvergenceWarning, check_random_state
-from drnmf.solve.encode import encode
+from drnmf.solve.encode import Encoding
 from drnmf.solve.progress import progress_bar
 from drnmf.solve.references import compute_references, run_improving
 from drnmf.solve.runner import Budget, Runner
@@ -80,9 +80,11 @@ def running(
             return [problem.feasible(*begin) for begin in made], 0.0
         # the first component of NNDSVD is the mean row, nearly all of a row that sums to one: the others stay small
         summing = p.init == "auto" and problem.constraints.sum_to_one is not None
-        made, S = starts(data, problem.rank, "random" if summing else p.init, rng, n_init, W, H, into)
-        least = least_loss(data, S) if may_stop_early(p, problem.omega) else 0.0
-        return [problem.feasible(*begin) for begin in made], least
+        name = "random" if summing else p.init
+        names = [name, *["random" if name == "auto" else name] * (n_init - 1)]  # NNDSVD is much the same every time
+        found = [begun(data, problem.rank, name, rng, W, H, into) for name in names]
+        least = least_loss(data, found[0][1]) if may_stop_early(p, problem.omega) else 0.0
+        return [problem.feasible(*begin) for begin, _ in found], least
 
     def second() -> Start:
         return random_start(data, problem.rank, check_random_state(p.random_state))
@@ -149,7 +151,7 @@ def settle(problem: Problem, result: Result, control: Control) -> Result:
     if result.H.shape[0] <= data.shape[1] or problem.penalties or not problem.constraints.free:
         return result
     objective = Objective(result.omega, result.references, data.mean)
-    W = encode(data, result.H, objective, result.weights, control.max_iter, control.tol)
+    W = Encoding(result.H, objective, result.weights, control.max_iter, control.tol).of(data)
     losses = losses_of(data, W, result.H, result.omega)
     constant = constant_model_losses(data, result.omega)
     exact = result.losses <= EXACT_FIT * constant

@@ -133,15 +133,11 @@ class ProgressBar:
     remark : asked for a few words to stand after the losses, for example on a cluster's workers
     """
 
-    def __init__(self, console: Any = None, remark: Callable[[], str] | None = None) -> None:
+    def __init__(self, console: Any, remark: Callable[[], str]) -> None:
         from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
         from rich.progress import Progress as RichProgress
         from rich.table import Column
 
-        if console is None:
-            from rich.console import Console
-
-            console = Console(stderr=True)
         self._bars = RichProgress(
             TextColumn("{task.description:>10}", table_column=Column(no_wrap=True, min_width=10)),
             BarColumn(bar_width=10),
@@ -181,9 +177,8 @@ class ProgressBar:
             self._bars.update(self._tasks[-_VISIBLE - 1], visible=False)
 
         def advance(progress: Progress) -> None:
-            state = describe(progress, self._bars.console.width - max(_BESIDE, 36 + len(stage)))
-            if self._remark is not None:
-                state = f"{state}  {self._remark()}".rstrip()
+            losses = describe(progress, self._bars.console.width - max(_BESIDE, 36 + len(stage)))
+            state = f"{losses}  {self._remark()}".rstrip()
             self._bars.update(task, completed=progress.iteration, total=progress.max_iter, state=state)
 
         return Shown(advance)

@@ -49,7 +49,7 @@ from drnmf.objective.penalty import NONE, Bound, Penalties, per_component
 from drnmf.objective.simplex import vertex
 from drnmf.problem.device import as_numpy
 from drnmf.problem.problem import point_of
-from drnmf.solve.encode import encode, level_of
+from drnmf.solve.encode import Encoding, level_of
 from drnmf.solve.heavy import Heavy, gathered
 
 FADE, BOUNDS_FADE = 0.7, 0.4
@@ -70,13 +70,13 @@ MOSTLY = 0.5
 """Where more of the entries than this are zero, rows have no use for the curvature of losses that bend by x."""
 
 ROUNDS, ROUNDS_OF_SEVERAL = 3, 6
-"""Sweeps of `encode` for W where H follows bounds. With more of them runs follow each half-problem to its end, and end
+"""Sweeps of `Encoding` where H follows bounds. With more of them runs follow each half-problem to its end, and end
 higher; but losses that are compared with one another have to be those of a W that is all but found, which of rows that
 come again it is already."""
 
 STEPS_AGAIN, FURTHEST = 2, 2.0
 """Steps of a bound for W of rows that come again, and the largest change of an entry that is taken further (`_beyond`).
-As good as the three sweeps of `encode`: its third only tells whether a step was too long."""
+As good as the three sweeps of `Encoding`: its third only tells whether a step was too long."""
 
 KEPT = 0.05
 """Least part of an even spread over the components that the projection of a row leaves."""
@@ -491,11 +491,11 @@ def _encoded(batch: Batch, H: Array, objective: Objective, weights: Vector, A: A
         A = _projected(data, as_numpy(H), omega, c)
     if A is None or alone or not ((batch.curved or again) and side.space.whole):
         rounds = 1 if alone else ROUNDS if len(omega) == 1 or batch.first is not None else ROUNDS_OF_SEVERAL
-        return encode(data, H, objective, weights, rounds, 0.0, False, A, curved).T
+        return Encoding(H, objective, weights, rounds, 0.0, False, A, curved).of(data).T
     floor = factor_floor(data.mean, H.shape[0])
     A = side.space.put(A)
     if again:
-        A = namespace(A).clip(A, floor, None)  # the end of `encode` has zeros, which no bound leaves
+        A = namespace(A).clip(A, floor, None)  # the end of `Encoding` has zeros, which no bound leaves
     for _ in range(1 if batch.curved else STEPS_AGAIN):
         sums, _ = _sums_of(replace(batch, data=side), H, A, 1.0, False)
         stepped = solved(sums, A, omega, c, floor, _penalty_of("W", A, side, objective, weights))
@@ -560,7 +560,8 @@ def _followed(
             if old:
                 sums = tuple(now.take_in(before) for now, before in zip(sums, old, strict=True))
             if met is not None:
-                B = encode(met.data, H, objective, weights, 1, 0.0, False, met.first(A) if B is None else B, True).T
+                B = met.first(A) if B is None else B
+                B = Encoding(H, objective, weights, 1, 0.0, False, B, True).of(met.data).T
                 sums = (met.replaced(sums[0], A, B, H, omega),)
             added = _penalty_of("H", H, data, objective, weights)
             beside = sums if start is None else (sums[0].plus(start.placed(H)),)

@@ -28,7 +28,7 @@ from drnmf.algorithms.loop import Snapshot
 from drnmf.algorithms.result import Result
 from drnmf.backends.base import Data
 from drnmf.backends.modes import Matrix, Modes
-from drnmf.files import left_over, locked
+from drnmf.files import held
 from drnmf.losses.base import Omega
 from drnmf.storage.archive import read_archive, write_archive
 from drnmf.storage.records import (
@@ -85,13 +85,7 @@ class Checkpoint:
         self._types: dict[str, type] = TYPES
 
     def __enter__(self) -> Self:
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-        except (FileExistsError, NotADirectoryError):
-            raise NotADirectoryError(f"checkpoint={str(self.folder)!r} is a file: name a folder.") from None
-        self._open.enter_context(locked(self.folder / "lock", CheckpointError(_IN_USE.format(self.folder))))
-        for left in left_over(self.folder, "*.npz"):
-            left.unlink()
+        self._open.enter_context(held(self.folder, CheckpointError(_IN_USE.format(self.folder))))
         return self
 
     def __exit__(

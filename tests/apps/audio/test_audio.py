@@ -12,10 +12,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from drnmf.apps.audio import group_components, open_recording, parse_groups, separate, spectrogram
+from drnmf.apps.audio import open_recording, separate, spectrogram
 from drnmf.apps.audio import recording as recording_module
 from drnmf.apps.audio.evaluation import measure, name_components
-from drnmf.apps.audio.separation import check_groups, masks, match_components, source_blocks, write_sources
+from drnmf.apps.audio.separation import (
+    check_groups,
+    group_components,
+    masks,
+    match_components,
+    parse_groups,
+    source_blocks,
+    write_sources,
+)
 from drnmf.apps.audio.study import MELODY, NOISE_LEVELS, PITCHES, add_noise, study, synthesise_tune
 from drnmf.apps.audio.transform import WINDOW_SECONDS, Transform
 from drnmf.cli import app

@@ -15,15 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from drnmf.apps.text import (
-    assign,
-    clustering_accuracy,
-    corpus_from_matrix,
-    count_words,
-    fit_topics,
-    read_documents,
-    score,
-)
+from drnmf.apps.text import count_words, fit_topics, read_documents
+from drnmf.apps.text.counting import corpus_from_matrix
+from drnmf.apps.text.topics import assign, clustering_accuracy, score
 from drnmf.cli import app
 from drnmf.estimators.models import DRNMF
 

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 
 from drnmf.algorithms.updates.roots import NO_SLOTS, Slots, joined_slots, multiplier_step
-from drnmf.algorithms.updates.steps import multiplicative_step, weighted_sum
+from drnmf.algorithms.updates.steps import multiplicative_step, packed, weighted_sum
 from drnmf.losses.base import Omega
 from drnmf.numerics import Array, Maybe, Numbers, Vector, beside, precision_of
 from drnmf.objective.penalty import BlockPenalties, Bound
@@ -114,6 +114,11 @@ class Parts:
         bound = self.penalties.bound(F)
         up, down = bound.bend(F)
         return N - bound.slope() + (0.0 if down is None else down), P + (0.0 if up is None else up)
+
+    def curvature(self, F: Array) -> Array:
+        """Return the curvature of every column of the sweep, packed, with the part that all share."""
+        assert self.Q is not None
+        return self.Q if self.gram is None else self.Q + packed(self.gram, F)
 
     def shared(self, F: Array) -> tuple[Array, Array]:
         """Compute N (r, n) and G (r, r) of the model 1/2 h'Gh - N'h that all columns share, with the penalties at F."""

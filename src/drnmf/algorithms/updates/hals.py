@@ -16,8 +16,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from drnmf.algorithms.updates.base import Facts, Parts, Rule, Wants, halve
-from drnmf.algorithms.updates.monotone import Extrapolated, Momentum
+from drnmf.algorithms.updates.base import Facts, Parts, Wants, halve
+from drnmf.algorithms.updates.monotone import Extrapolated, Momentum, Moving
 from drnmf.algorithms.updates.simplex_steps import ahead_on_simplex
 from drnmf.algorithms.updates.steps import extrapolated_step, packed, packed_product, quadratic_step
 from drnmf.losses.base import Omega, is_quadratic
@@ -27,7 +27,7 @@ _NESTEROV, _CURVATURE = Extrapolated(), Wants(curvature=True)
 
 
 @dataclass(frozen=True)
-class HALS(Rule):
+class HALS(Moving):
     """Passes of coordinate descent on the shared curvature of beta = 2, then Nesterov's extrapolation of every column.
 
     F_k is found from F^ by `passes` of descent; the block moves on to F^ = max(F_k + a_k (F_k - F_(k-1)), floor) with
@@ -60,9 +60,6 @@ class HALS(Rule):
 
     def wants(self, step: int, rank: int, omega: Omega) -> Wants:
         return _CURVATURE
-
-    def init(self, F: Array) -> Momentum:
-        return Momentum(F, 1.0)
 
     def step(self, F: Array, parts: Parts, state: Momentum) -> tuple[Array, Momentum]:
         if not is_quadratic(parts.omega) or (parts.gram is None and len(parts.omega) > 1):
@@ -103,6 +100,3 @@ class HALS(Rule):
             return state.F, replace(state, nu=1.0)
         halved = halve(F, tried)
         return halved, replace(state, F=halved, nu=1.0)
-
-    def restart(self, state: Momentum) -> Momentum:
-        return replace(state, nu=1.0)

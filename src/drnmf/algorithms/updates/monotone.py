@@ -90,8 +90,18 @@ class Momentum:
     steps: int = 0
 
 
+class Moving(Rule):
+    """A rule whose state is a `Momentum`: an iteration that raised what is minimised begins the sequence anew."""
+
+    def init(self, F: Array) -> Momentum:
+        return Momentum(F, 1.0)
+
+    def restart(self, state: Momentum) -> Momentum:
+        return replace(state, nu=1.0)
+
+
 @dataclass(frozen=True)
-class Extrapolated(Rule):
+class Extrapolated(Moving):
     """Multiplicative steps from extrapolated points (Hien, Leplat and Gillis 2024).
 
     F_k = F^ * (sum c_b N_b) / (sum c_b P_b) at the extrapolated point F^, then F^ = F_k + a_k max(F_k - F_(k-1), 0)
@@ -110,9 +120,6 @@ class Extrapolated(Rule):
 
     geometric: bool = False
     delay: int = 0
-
-    def init(self, F: Array) -> Momentum:
-        return Momentum(F, 1.0)
 
     def step(self, F: Array, parts: Parts, state: Momentum) -> tuple[Array, Momentum]:
         stepped = parts.multiplicative(F)
@@ -147,9 +154,6 @@ class Extrapolated(Rule):
             return state.F, replace(state, nu=_plain(np.maximum(1.0, 0.5 * state.nu)))
         halved = halve(F, tried)
         return halved, replace(state, F=halved, nu=1.0)
-
-    def restart(self, state: Momentum) -> Momentum:
-        return replace(state, nu=1.0)
 
 
 def _plain(number: Numbers) -> Numbers:

@@ -18,7 +18,7 @@ import numpy as np
 
 from drnmf.algorithms.correlation import shrunk
 from drnmf.algorithms.updates.base import NOTHING, Facts, Parts, Rule, Setup, Wants, halve
-from drnmf.algorithms.updates.monotone import Extrapolated, Momentum
+from drnmf.algorithms.updates.monotone import Extrapolated, Momentum, Moving
 from drnmf.algorithms.updates.simplex_steps import model_minimum
 from drnmf.algorithms.updates.steps import correlated_step, packed, packed_product, quadratic_step, shared_step
 from drnmf.losses.base import Omega, is_quadratic
@@ -77,7 +77,7 @@ class Guarded(Momentum):
 
 
 @dataclass(frozen=True)
-class Newton(Rule):
+class Newton(Moving):
     """`Extrapolated` for `delay` steps, then Newton steps, halved while the objective rises, then multiplicative.
 
     Which local minimum a run ends in is decided early: until then it follows the multiplicative steps.
@@ -134,9 +134,6 @@ class Newton(Rule):
         """Whether a step of second order brings its own curvature."""
         return not self.keeps or (step - self.delay) % self.refresh == 0
 
-    def init(self, F: Array) -> Momentum:
-        return self.first.init(F)
-
     def step(self, F: Array, parts: Parts, state: Momentum) -> tuple[Array, Momentum]:
         if parts.Q is None and isinstance(state, Guarded) and state.Q is not None:
             parts = replace(parts, Q=state.Q)
@@ -158,7 +155,7 @@ class Newton(Rule):
         """The curvature for the next step, None where that one brings its own."""
         if parts.Q is None or self._due(state.steps + 1):
             return None
-        return parts.Q if parts.gram is None else parts.Q + packed(parts.gram, F)
+        return parts.curvature(F)
 
     def minimum(self, F: Array, parts: Parts) -> Array:
         """The minimum of the model: with one curvature for all columns, scaled or not, or one for each."""
@@ -182,16 +179,12 @@ class Newton(Rule):
             state = replace(state, damping=np.clip(2.0 * state.damping, LEAST_DAMPING, 1.0))
         return (state.F if attempt == NEWTON_HALVINGS + 1 else halve(F, tried)), state
 
-    def restart(self, state: Momentum) -> Momentum:
-        return replace(state, nu=1.0)
-
 
 def penalised_step(F: Array, parts: Parts, passes: int, scale: Numbers | None, bound: Bound) -> Array:
     """Take the step of `quadratic_step` under penalties, whose curvature needs no correction of its length."""
     (N, P), ceiling, xp = parts.weighted(), power_ceiling(precision_of(F)), namespace(F)
-    assert parts.Q is not None
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        whole = parts.Q if parts.gram is None else parts.Q + packed(parts.gram, F)
+        whole = parts.curvature(F)
         length = (F * P).sum(0) / (F * packed_product(whole, F)).sum(0) if scale is None else scale
         usable = (length > 0) & (length < ceiling)
         whole = whole * xp.where(usable, length, xp.ones_like(F[0]))

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from drnmf.algorithms.updates.base import Parts
-from drnmf.algorithms.updates.steps import balanced_sizes, packed, packed_product, triangle_rows
+from drnmf.algorithms.updates.steps import balanced_sizes, packed_product, triangle_rows
 from drnmf.backends.core import native_core
 from drnmf.numerics import (
     LEAST_DIVISOR,
@@ -177,18 +177,12 @@ def model_minimum(F: Array, parts: Parts) -> Array:
         else:
             (N, P), bound, length = parts.weighted(), parts.bound(F), _length(F, parts)
             good = (length > 0) & (length < ceiling)
-            slope, Q = P - N + bound.slope(), _whole(F, parts) * xp.where(good, length, 1.0)
+            slope, Q = P - N + bound.slope(), parts.curvature(F) * xp.where(good, length, 1.0)
             if bound.curvature is not None:
                 slope = slope + in_kind(bound.curvature, F) @ F
             step = simplex_step(F, xp.where(good, slope, 0.0), parts.floor, moves, bound.curvature, Q)
         good = good & (step == step).all(0)
         return step if bool(good.all()) else xp.where(good, step, parts.multiplicative(F))
-
-
-def _whole(F: Array, parts: Parts) -> Array:
-    """The curvature of every column of the sweep, packed, with the part that all share."""
-    assert parts.Q is not None
-    return parts.Q if parts.gram is None else parts.Q + packed(parts.gram, F)
 
 
 def _length(F: Array, parts: Parts) -> Array:
@@ -197,7 +191,7 @@ def _length(F: Array, parts: Parts) -> Array:
         return parts.sizes
     if not all(loss.homogeneous for loss in parts.omega):
         return namespace(F).zeros_like(F[0]) + parts.Q_scale
-    return (F * parts.weighted()[1]).sum(0) / (F * packed_product(_whole(F, parts), F)).sum(0)
+    return (F * parts.weighted()[1]).sum(0) / (F * packed_product(parts.curvature(F), F)).sum(0)
 
 
 def _model(F: Array, parts: Parts) -> tuple[Array, Maybe, Maybe]:

@@ -9,32 +9,19 @@
 True
 """
 
+from __future__ import annotations
+
 from typing import TYPE_CHECKING
 
 from drnmf.loading import lazily
 
 if TYPE_CHECKING:
-    from drnmf.apps.audio.recording import Recording, open_recording
-    from drnmf.apps.audio.separation import Separation, group_components, parse_groups, separate
-    from drnmf.apps.audio.transform import Spectrogram, Transform, spectrogram
+    from drnmf.apps.audio.recording import open_recording
+    from drnmf.apps.audio.separation import separate
+    from drnmf.apps.audio.transform import spectrogram
 
-__all__ = [
-    "Recording",
-    "Separation",
-    "Spectrogram",
-    "Transform",
-    "group_components",
-    "open_recording",
-    "parse_groups",
-    "separate",
-    "spectrogram",
-]
+__all__ = ["open_recording", "separate", "spectrogram"]
 
 __getattr__ = lazily(
-    __name__,
-    {
-        "recording": ("Recording", "open_recording"),
-        "separation": ("Separation", "group_components", "parse_groups", "separate"),
-        "transform": ("Spectrogram", "Transform", "spectrogram"),
-    },
+    __name__, {"recording": ("open_recording",), "separation": ("separate",), "transform": ("spectrogram",)}
 )

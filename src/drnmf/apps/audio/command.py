@@ -62,9 +62,9 @@ def separate(
     omega = options.parse_betas(betas)
     results = results.settled("sources", recording, *(reference or ()))
     quiet = results.quiet
-    from drnmf.apps.audio import open_recording, parse_groups, spectrogram
+    from drnmf.apps.audio import open_recording, spectrogram
     from drnmf.apps.audio.evaluation import open_references
-    from drnmf.apps.audio.separation import ENCODINGS, choose_groups, write_sources
+    from drnmf.apps.audio.separation import ENCODINGS, choose_groups, parse_groups, write_sources
     from drnmf.estimators.comparison import compare
     from drnmf.estimators.models import DRNMF
 

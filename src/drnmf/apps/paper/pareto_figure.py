@@ -7,23 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from drnmf.apps.paper import paper
+from drnmf.apps.paper import fits, paper
 from drnmf.apps.paper.experiment import Experiment, Row, algorithm_line, markdown, show, write_csv
-from drnmf.apps.paper.fits import (
-    Comparison,
-    Facts,
-    Fit,
-    Lookup,
-    Options,
-    Plan,
-    Results,
-    Saved,
-    Start,
-    Unit,
-    excess,
-    fit_robust,
-    fit_weighted,
-)
 from drnmf.numerics import Vector
 from drnmf.report.figures import COLOURS, figure
 from drnmf.synthetic import synthetic
@@ -37,13 +22,13 @@ STEPS = tuple(step / 10 for step in range(1, 10))
 """l of lambda = (l, 1 - l) inside the front; l = 0 and l = 1 are the single-objective fits."""
 
 
-def problem(betas: tuple[float, ...], seed: int) -> tuple[Vector, Start]:
+def problem(betas: tuple[float, ...], seed: int) -> tuple[Vector, fits.Start]:
     """X = max(0, WH + N) and the true factors, which are the start."""
     data = synthetic(betas, SHAPE, RANK, NOISE, random_state=seed)
     return data.X, (data.W, data.H)
 
 
-def _ends(lookup: Lookup, prefix: str) -> Vector:
+def _ends(lookup: fits.Lookup, prefix: str) -> Vector:
     """Row b: both losses at the solution of beta_b alone; the diagonal holds e_beta."""
     return np.array([lookup(f"{prefix}/{name}").values["losses"] for name in SINGLES])
 
@@ -60,54 +45,54 @@ def ray(ends: Vector, fraction: float) -> Vector:
     return rho / rho.max()
 
 
-def _saved(fit: Fit, references: Vector) -> Saved:
+def _saved(fit: fits.Fit, references: Vector) -> fits.Saved:
     return fit.summary(weights=fit.trace.weights[-1].tolist())
 
 
-def _units(pair: str, seed: int, options: Options) -> list[Unit]:
+def _units(pair: str, seed: int, options: fits.Options) -> list[fits.Unit]:
     betas, prefix = PAIRS[pair], f"{pair}/seed-{seed}"
     settings = options.settings(seed=seed, shape=SHAPE, rank=RANK, noise=NOISE)
-    compared = Comparison(prefix, SINGLES, betas, lambda: problem(betas, seed), _saved, options)
+    compared = fits.Comparison(prefix, SINGLES, betas, lambda: problem(betas, seed), _saved, options)
 
-    def weighted(l: float) -> Callable[[Lookup], Saved]:
-        def compute(lookup: Lookup) -> Saved:
+    def weighted(l: float) -> Callable[[fits.Lookup], fits.Saved]:
+        def compute(lookup: fits.Lookup) -> fits.Saved:
             e, weights = np.diag(_ends(lookup, prefix)), np.array([l, 1.0 - l])
-            return _saved(fit_weighted(*problem(betas, seed), betas, weights, e, options), e)
+            return _saved(fits.fit_weighted(*problem(betas, seed), betas, weights, e, options), e)
 
         return compute
 
-    def tchebycheff(fraction: float) -> Callable[[Lookup], Saved]:
-        def compute(lookup: Lookup) -> Saved:
+    def tchebycheff(fraction: float) -> Callable[[fits.Lookup], fits.Saved]:
+        def compute(lookup: fits.Lookup) -> fits.Saved:
             ends = _ends(lookup, prefix)
             e = np.diag(ends) / ray(ends, fraction)
-            return _saved(fit_robust(*problem(betas, seed), betas, e, options), e)
+            return _saved(fits.fit_robust(*problem(betas, seed), betas, e, options), e)
 
         return compute
 
     units = compared.units(settings)
     for step in STEPS if seed == 0 else ():
-        units.append(Unit(f"{prefix}/weighted-{step}", settings, weighted(step)))
-        units.append(Unit(f"{prefix}/tchebycheff-{step}", settings, tchebycheff(step)))
+        units.append(fits.Unit(f"{prefix}/weighted-{step}", settings, weighted(step)))
+        units.append(fits.Unit(f"{prefix}/tchebycheff-{step}", settings, tchebycheff(step)))
     return units
 
 
-def plan(options: Options) -> Plan:
+def plan(options: fits.Options) -> fits.Plan:
     """Seed 0: both fronts and the DR point. Every other seed: the ends and the DR point."""
     units = [unit for pair in PAIRS for seed in range(options.seeds) for unit in _units(pair, seed, options)]
     zeros = {
         pair: [int((problem(betas, seed)[0] == 0).sum()) for seed in range(options.seeds)]
         for pair, betas in PAIRS.items()
     }
-    return Plan(units, {"zeros": zeros})
+    return fits.Plan(units, {"zeros": zeros})
 
 
-def _point(results: Results, pair: str, seed: int, kind: str, name: str, weight: float | None) -> Facts:
+def _point(results: fits.Results, pair: str, seed: int, kind: str, name: str, weight: float | None) -> fits.Facts:
     prefix = f"{pair}/seed-{seed}"
     first, second = np.array(results(f"{prefix}/{name}").values["losses"]) / np.diag(_ends(results, prefix))
     return {"pair": pair, "seed": seed, "point": kind, "weight": weight, "first": first, "second": second}
 
 
-def points(results: Results) -> list[Facts]:
+def points(results: fits.Results) -> list[fits.Facts]:
     """Scaled losses of every point: both fronts of seed 0, DR and the ends of every seed."""
     rows = []
     for pair in PAIRS:
@@ -124,7 +109,7 @@ def points(results: Results) -> list[Facts]:
     return rows
 
 
-def draw(results: Results, out: Path) -> None:
+def draw(results: fits.Results, out: Path) -> None:
     """pareto-figure.csv and the three fronts of seed 0."""
     rows = points(results)
     write_csv(out / f"{NAME}.csv", ("pair", "seed", "point", "weight", "first", "second"), rows)
@@ -148,12 +133,12 @@ def draw(results: Results, out: Path) -> None:
         axes[0].legend(loc="upper right", fontsize=8)
 
 
-def _xy(rows: list[Facts], kind: str) -> tuple[list[float], list[float]]:
+def _xy(rows: list[fits.Facts], kind: str) -> tuple[list[float], list[float]]:
     chosen = [row for row in rows if row["point"] == kind]
     return [row["first"] for row in chosen], [row["second"] for row in chosen]
 
 
-def section(rows: list[Row], facts: Facts, folder: Path) -> str:
+def section(rows: list[Row], facts: fits.Facts, folder: Path) -> str:
     """The three claims of section 5.1, over all seeds."""
     lines = []
     kinds = ("dr", "ours") if facts["ours"] else ("dr",)
@@ -192,7 +177,7 @@ def section(rows: list[Row], facts: Facts, folder: Path) -> str:
 
 
 def _worst(row: Row) -> float:
-    return excess(max(float(row["first"]), float(row["second"])), 1.0)
+    return fits.excess(max(float(row["first"]), float(row["second"])), 1.0)
 
 
 def _spread(values: list[float]) -> list[str]:

@@ -7,25 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from drnmf.apps.paper import paper
+from drnmf.apps.paper import fits, paper
 from drnmf.apps.paper.experiment import Experiment, Row, algorithm_line, markdown, number, show, write_csv
-from drnmf.apps.paper.fits import (
-    OURS,
-    PAPER,
-    SUBGRADIENT,
-    Algorithm,
-    Facts,
-    Lookup,
-    Options,
-    Plan,
-    Results,
-    Saved,
-    Start,
-    Unit,
-    fit_robust,
-    fit_single,
-    identity,
-)
 from drnmf.numerics import Array, Vector
 from drnmf.report.figures import COLOURS, figure
 from drnmf.runs.read import read_table
@@ -40,14 +23,14 @@ FRACTIONS = (0.1, 0.2, 0.3, 0.5)
 """Fractions of the iterations after which e_beta is taken as well: the paper does not say when it takes them."""
 
 
-def problem(seed: int) -> tuple[Vector, Start]:
+def problem(seed: int) -> tuple[Vector, fits.Start]:
     """X, W and H uniform in [0, 1]."""
     rng = np.random.RandomState(seed)
     X = rng.uniform(size=SHAPE)
     return X, (rng.uniform(size=(SHAPE[0], RANK)), rng.uniform(size=(RANK, SHAPE[1])))
 
 
-def _references(lookup: Lookup, seed: int, iterations: int) -> Vector:
+def _references(lookup: fits.Lookup, seed: int, iterations: int) -> Vector:
     """e_beta after so many iterations of the single-objective fits."""
     return np.array([lookup(f"seed-{seed}/{name}").arrays["losses"][iterations] for name in LOSSES])
 
@@ -56,26 +39,26 @@ def _early(max_iter: int) -> list[int]:
     return sorted({max(1, round(fraction * max_iter)) for fraction in FRACTIONS} - {max_iter})
 
 
-def _units(seed: int, options: Options, algorithms: dict[str, Algorithm]) -> list[Unit]:
+def _units(seed: int, options: fits.Options, algorithms: dict[str, fits.Algorithm]) -> list[fits.Unit]:
     settings = options.settings(seed=seed, shape=SHAPE, rank=RANK, trace=True)
 
-    def single(beta: float) -> Callable[[Lookup], Saved]:
-        def compute(lookup: Lookup) -> Saved:
-            fit = fit_single(*problem(seed), beta, BETAS, options)
-            return Saved(fit.summary().values, {"losses": fit.trace.scaled_losses[:, 0]})
+    def single(beta: float) -> Callable[[fits.Lookup], fits.Saved]:
+        def compute(lookup: fits.Lookup) -> fits.Saved:
+            fit = fits.fit_single(*problem(seed), beta, BETAS, options)
+            return fits.Saved(fit.summary().values, {"losses": fit.trace.scaled_losses[:, 0]})
 
         return compute
 
-    def robust(name: str, iterations: int) -> Unit:
-        def compute(lookup: Lookup) -> Saved:
+    def robust(name: str, iterations: int) -> fits.Unit:
+        def compute(lookup: fits.Lookup) -> fits.Saved:
             e = _references(lookup, seed, iterations)
-            fit = fit_robust(*problem(seed), BETAS, e, options, algorithms[name])
-            return Saved(fit.summary().values, {"scaled": fit.trace.scaled_losses, "weights": fit.trace.weights})
+            fit = fits.fit_robust(*problem(seed), BETAS, e, options, algorithms[name])
+            return fits.Saved(fit.summary().values, {"scaled": fit.trace.scaled_losses, "weights": fit.trace.weights})
 
-        more = {"algorithm": identity(algorithms[name]), "references": iterations}
-        return Unit(f"seed-{seed}/{_unit_name(name, iterations, options.max_iter)}", settings | more, compute)
+        more = {"algorithm": fits.identity(algorithms[name]), "references": iterations}
+        return fits.Unit(f"seed-{seed}/{_unit_name(name, iterations, options.max_iter)}", settings | more, compute)
 
-    units = [Unit(f"seed-{seed}/{name}", settings, single(beta)) for name, beta in zip(LOSSES, BETAS, strict=True)]
+    units = [fits.Unit(f"seed-{seed}/{name}", settings, single(beta)) for name, beta in zip(LOSSES, BETAS, strict=True)]
     units += [robust(name, options.max_iter) for name in algorithms]
     return units + [robust(name, k) for k in _early(options.max_iter) for name in ("dr", "subgradient")]
 
@@ -84,11 +67,11 @@ def _unit_name(name: str, iterations: int, max_iter: int) -> str:
     return name if iterations == max_iter else f"{name}-{iterations}"
 
 
-def plan(options: Options) -> Plan:
+def plan(options: fits.Options) -> fits.Plan:
     """Per seed: the three single-objective fits, then every algorithm under their errors."""
-    algorithms = {"dr": PAPER, "subgradient": SUBGRADIENT} | ({"ours": OURS} if options.ours else {})
+    algorithms = {"dr": fits.PAPER, "subgradient": fits.SUBGRADIENT} | ({"ours": fits.OURS} if options.ours else {})
     units = [unit for seed in range(options.seeds) for unit in _units(seed, options, algorithms)]
-    return Plan(units, {"algorithms": list(algorithms)})
+    return fits.Plan(units, {"algorithms": list(algorithms)})
 
 
 def settles_below(maximum: Array, level: float) -> int | None:
@@ -107,13 +90,13 @@ def _thin(length: int) -> list[int]:
     return [k for k in range(length) if k <= 40 or k % 10 == 0]
 
 
-def _outcome(scaled: Array) -> Facts:
+def _outcome(scaled: Array) -> fits.Facts:
     """Where the largest scaled loss settles and ends, and where the three losses end."""
     first = {f"first_{level:.2f}": settles_below(scaled.max(axis=1), level) for level in LEVELS}
     return {**first, "max": float(scaled[-1].max()), **dict(zip(("is", "kl", "fro"), scaled[-1].tolist(), strict=True))}
 
 
-def _reference_rows(results: Results) -> list[Facts]:
+def _reference_rows(results: fits.Results) -> list[fits.Facts]:
     """Both algorithms under references taken earlier."""
     facts = results.facts
     return [
@@ -125,12 +108,12 @@ def _reference_rows(results: Results) -> list[Facts]:
     ]
 
 
-def draw(results: Results, out: Path) -> None:
+def draw(results: fits.Results, out: Path) -> None:
     """weights-figure.csv (per seed), -curves.csv (median and band per iteration), -references.csv, the figure."""
     references = _reference_rows(results)
     write_csv(out / f"{REFERENCES_NAME}.csv", list(references[0]), references)
-    rows: list[Facts] = []
-    curves: list[Facts] = []
+    rows: list[fits.Facts] = []
+    curves: list[fits.Facts] = []
     bands: dict[str, tuple[list[int], Vector, Vector, Vector]] = {}
     for name in results.facts["algorithms"]:
         traces = []
@@ -143,7 +126,7 @@ def draw(results: Results, out: Path) -> None:
         low, middle, high = (f(stack, axis=0)[keep] for f in (np.min, np.median, np.max))
         bands[name] = keep, low, middle, high
         for i, k in enumerate(keep):
-            row: Facts = {"algorithm": name, "iteration": k}
+            row: fits.Facts = {"algorithm": name, "iteration": k}
             for b, loss in enumerate(("is", "kl", "fro")):
                 row |= {f"{loss}_min": low[i, b], f"{loss}_median": middle[i, b], f"{loss}_max": high[i, b]}
             curves.append(row)
@@ -176,7 +159,7 @@ def _median(values: list[float | None]) -> str:
     return f"{float(np.median(reached)):.0f} ({len(reached)} of {len(values)} seeds)"
 
 
-def section(rows: list[Row], facts: Facts, folder: Path) -> str:
+def section(rows: list[Row], facts: fits.Facts, folder: Path) -> str:
     """Where each algorithm settles, beside the paper's two numbers."""
     lines = []
     names = {"dr": "Algorithm 3", "subgradient": "subgradient variant", "ours": "library default"}

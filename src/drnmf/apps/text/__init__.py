@@ -7,52 +7,19 @@
 [['cat', 'dog'], ['rain', 'sun']]
 """
 
+from __future__ import annotations
+
 from typing import TYPE_CHECKING
 
 from drnmf.loading import lazily
 
 if TYPE_CHECKING:
-    from drnmf.apps.text.counting import (
-        LANGUAGES,
-        Corpus,
-        corpus_from_matrix,
-        count_known_words,
-        count_words,
-        stop_words_of,
-    )
-    from drnmf.apps.text.reading import Documents, read_documents
-    from drnmf.apps.text.topics import Scores, Topics, assign, clustering_accuracy, fit_topics, score, shares_of
+    from drnmf.apps.text.counting import count_words
+    from drnmf.apps.text.reading import read_documents
+    from drnmf.apps.text.topics import fit_topics
 
-__all__ = [
-    "LANGUAGES",
-    "Corpus",
-    "Documents",
-    "Scores",
-    "Topics",
-    "assign",
-    "clustering_accuracy",
-    "corpus_from_matrix",
-    "count_known_words",
-    "count_words",
-    "fit_topics",
-    "read_documents",
-    "score",
-    "shares_of",
-    "stop_words_of",
-]
+__all__ = ["count_words", "fit_topics", "read_documents"]
 
 __getattr__ = lazily(
-    __name__,
-    {
-        "counting": (
-            "LANGUAGES",
-            "Corpus",
-            "corpus_from_matrix",
-            "count_known_words",
-            "count_words",
-            "stop_words_of",
-        ),
-        "reading": ("Documents", "read_documents"),
-        "topics": ("Scores", "Topics", "assign", "clustering_accuracy", "fit_topics", "score", "shares_of"),
-    },
+    __name__, {"counting": ("count_words",), "reading": ("read_documents",), "topics": ("fit_topics",)}
 )

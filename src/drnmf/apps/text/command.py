@@ -18,7 +18,8 @@ from drnmf.runs import schema, write
 from drnmf.runs.read import model_file
 
 if TYPE_CHECKING:
-    from drnmf.apps.text import Corpus, Scores, Topics
+    from drnmf.apps.text.counting import Corpus
+    from drnmf.apps.text.topics import Scores, Topics
     from drnmf.matrices.matrix import Matrix
     from drnmf.numerics import Vector
 
@@ -85,7 +86,8 @@ def topics(
         raise typer.BadParameter("SPA gives one start only: several need --init random.", param_hint="--n-init")
     labels_file = Path(labels) if labels is not None and Path(labels).is_file() else None
     results = results.settled("topics", source, vocabulary, labels_file)
-    from drnmf.apps.text import count_words, fit_topics, read_documents, stop_words_of
+    from drnmf.apps.text import count_words, fit_topics, read_documents
+    from drnmf.apps.text.counting import stop_words_of
     from drnmf.estimators.models import DRNMF
 
     with bad_usage("--stop-words"):
@@ -139,7 +141,9 @@ def transform_texts(request: Request) -> bool:
     target = request.target()
     import numpy as np
 
-    from drnmf.apps.text import count_known_words, read_documents, shares_of
+    from drnmf.apps.text.counting import count_known_words
+    from drnmf.apps.text.reading import read_documents
+    from drnmf.apps.text.topics import shares_of
     from drnmf.estimators.models import load
 
     run = request.run
@@ -183,7 +187,7 @@ def _refuse_matrix(source: Path) -> None:
 
 
 def _from_matrix(source: Path, vocabulary: Path, variable: str | None) -> Corpus:
-    from drnmf.apps.text import corpus_from_matrix
+    from drnmf.apps.text.counting import corpus_from_matrix
     from drnmf.matrices.files import read_matrix
 
     matrix = read_matrix(source, variable)

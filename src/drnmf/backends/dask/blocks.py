@@ -8,9 +8,10 @@ H are added up in a tree of fixed order on the way back.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
+from itertools import pairwise
 from operator import methodcaller
 from typing import Any, ClassVar, Self
 
@@ -18,7 +19,7 @@ import numpy as np
 
 from drnmf.backends.base import Ask, Data, Layer, Observed, OfData, Starts, Sweep
 from drnmf.backends.dask import cluster
-from drnmf.backends.dask.holders import RowFiles, Scratch, WeighedRows, load_rows, unread
+from drnmf.backends.dask.holders import Derived, RowFiles, Scratch, load_rows, unread, weighed_rows
 from drnmf.backends.dask.nodes import (
     Holder,
     Kept,
@@ -33,12 +34,11 @@ from drnmf.backends.dask.nodes import (
     plan,
     run_block,
 )
-from drnmf.backends.dask.partial_sums import PartedRows, SomeEntries, SweepColumns, losses_alone
+from drnmf.backends.dask.partial_sums import SweepColumns, losses_alone, part_of, parted_rows
 from drnmf.backends.dask.space import ColumnSpace, Factor, RowSpace
 from drnmf.backends.entries import combined
 from drnmf.backends.observed import Ones
-from drnmf.backends.weighted import Columns, Tally, Weighted
-from drnmf.losses.base import Omega
+from drnmf.backends.weighted import Tally, Weighted
 from drnmf.losses.part import over_blocks
 from drnmf.numerics import Array, Indices, Precision, Vector
 
@@ -103,14 +103,11 @@ class Blocks:
 
     def weigh(self, observed: Observed, mean: float | None) -> Blocks:
         """Give every block its rows of the weights, once."""
-        ends, holders = np.cumsum([0, *self.sizes]).tolist(), []
-        for i, holder in enumerate(self.holders):
-            part = observed.within(slice(ends[i], ends[i + 1]))
-            if not self.in_memory:
-                part = part.placed(partial(unread, dtype=self.dtype))
-            with self.assignment.at(i):
-                holders.append(cluster.task("weigh", WeighedRows, holder, part, self.in_memory))
-        kept, (tally,) = cluster.run(holders, cluster.tree_sum([cluster.task("tally", _tally, h) for h in holders], 0))
+        ends = np.cumsum([0, *self.sizes]).tolist()
+        parts = {i: observed.within(slice(*rows)) for i, rows in enumerate(pairwise(ends))}
+        if not self.in_memory:
+            parts = {i: part.placed(partial(unread, dtype=self.dtype)) for i, part in parts.items()}
+        kept, tally = self._derived("weigh", weighed_rows, parts, _tally)
         return replace(
             self,
             holders=kept,
@@ -120,6 +117,17 @@ class Blocks:
             observed=Ones(self.shape),
             traffic=cluster.Traffic(),
         )
+
+    def _derived(
+        self, kind: str, function: Callable[..., Any], arguments: Mapping[int, object], look: Callable[..., tuple[Any]]
+    ) -> tuple[tuple[object, ...], Any]:
+        """Make blocks of some blocks, where these are, and add up what a look at each of them tells."""
+        holders = []
+        for i, argument in arguments.items():
+            with self.assignment.at(i):
+                holders.append(cluster.task(kind, Derived, self.holders[i], function, argument, self.in_memory))
+        kept, (found,) = cluster.run(holders, cluster.tree_sum([cluster.task("look", look, h) for h in holders], 0))
+        return kept, found
 
     def scaled(self, factor: float) -> Blocks:
         return replace(self, mean=self.mean * factor, scale=self.scale * factor, traffic=cluster.Traffic())
@@ -134,11 +142,7 @@ class Blocks:
         """Return some rows (columns) of X alone, in the blocks that they are in."""
         own = [at] * len(self.sizes) if across else self.local(at)
         some = [i for i, local in enumerate(own) if len(local)]
-        holders = []
-        for i in some:
-            with self.assignment.at(i):
-                holders.append(cluster.task("part", SomeEntries, self.holders[i], (own[i], across), self.in_memory))
-        kept, (tally,) = cluster.run(holders, cluster.tree_sum([cluster.task("tally", _tally, h) for h in holders], 0))
+        kept, tally = self._derived("part", part_of, {i: (own[i], across) for i in some}, _tally)
         sizes = self.sizes if across else tuple(len(own[i]) for i in some)
         columns = len(at) if across else self.columns
         return replace(
@@ -156,27 +160,20 @@ class Blocks:
     def parted(self, places: Sequence[Indices], across: bool) -> Blocks:
         """Return X whose blocks also answer for losses of parts and of rows."""
         own = [[at] * len(self.sizes) if across else self.local(at) for at in places]
-        holders = []
-        for i, holder in enumerate(self.holders):
-            with self.assignment.at(i):
-                parts = [(local[i], across) for local in own]
-                holders.append(cluster.task("part", PartedRows, holder, parts, self.in_memory))
-        kept, _ = cluster.run(holders, cluster.tree_sum([cluster.task("count", _one, h) for h in holders], 0))
+        parts = {i: [(local[i], across) for local in own] for i in range(len(self.holders))}
+        kept, _ = self._derived("part", parted_rows, parts, _one)
         return replace(self, holders=kept, traffic=cluster.Traffic())
 
     def of_rows(self, function: Callable[..., Vector], W: Factor, H: Array) -> Vector:
         """Compute function(block, W', H), with a number for every row in its last axis, and bring all here."""
         return np.concatenate(self.collect(function, W.T, Shared(H)), axis=-1)
 
-    def held_out_columns(self, W: Factor, H: Array, omega: Omega) -> Columns:
-        """Add up the held-out entries of every column over the blocks."""
-        found: Columns = self.add_up(partial(_held_out_columns, omega), W, Shared(H))
-        return found
-
     def read(self, *sweeps: Sweep) -> tuple[Sweep, ...]:
         """Compute what the sweeps promise, in one graph; the parts of W stay with its rows."""
         nodes = [sweep.losses.node for sweep in sweeps]  # type: ignore[attr-defined]
-        wanted = [(Placed(node), _same if isinstance(node.operation, SweepColumns) else losses_alone) for node in nodes]
+        wanted = [
+            (Placed(node), cluster.same if isinstance(node.operation, SweepColumns) else losses_alone) for node in nodes
+        ]
         found = self.execute(plan(self.unit, wanted))
         read = []
         for sweep, node, sums in zip(sweeps, nodes, found, strict=True):
@@ -270,7 +267,7 @@ class Blocks:
 
     def add_up(self, function: Callable[..., object], *arguments: object) -> Any:
         """Sum function(block, *arguments) over the blocks."""
-        return self.execute(plan(self.unit, [(Placed(Node(function, *arguments)), _same)]))[0]
+        return self.execute(plan(self.unit, [(Placed(Node(function, *arguments)), cluster.same)]))[0]
 
     def collect(self, function: Callable[..., object], *arguments: object) -> list[Any]:
         """Bring function(block, *arguments) of every block here."""
@@ -343,10 +340,6 @@ def _draw(state: Any, size: int, rank: int, root: float, floor: float, dtype: Pr
     return Kept((np.ascontiguousarray(W.T, dtype=dtype),))
 
 
-def _same(value: object) -> Any:
-    return value
-
-
 def _one(value: object) -> tuple[int]:
     return (1,)
 
@@ -375,16 +368,12 @@ def _row_digests(data: Layer) -> bytes:
     return b"".join(data.row_digests())
 
 
-def _tally(holder: WeighedRows | SomeEntries) -> tuple[Tally]:
-    return (holder.tally,)
+def _tally(holder: Derived) -> tuple[Tally]:
+    return (holder.tally(),)
 
 
 def _weights_digest(data: Weighted) -> bytes:
     return data.observed.digest().encode()
-
-
-def _held_out_columns(omega: Omega, data: Weighted, A: Array, H: Array) -> Columns:
-    return data.held_out_columns(A.T, H, omega)
 
 
 def _row_norms(data: Data) -> Vector:

@@ -67,10 +67,10 @@ def item(kind: str, pair: Delayed, index: int) -> Delayed:
 
 def constant(kind: str, value: object) -> Delayed:
     """A value inside the graph: unlike scattered data it survives the worker that holds it."""
-    return task(kind, _same, value)
+    return task(kind, same, value)
 
 
-def _same(value: object) -> Any:
+def same(value: object) -> Any:
     return value
 
 

@@ -16,7 +16,7 @@ import shutil
 import sys
 import tempfile
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -31,8 +31,8 @@ from drnmf.backends.base import Data, Observed
 from drnmf.backends.dask.nodes import Holder, Kept, arrays_in
 from drnmf.backends.entries import check_structure, first_bad_entry, is_sound
 from drnmf.backends.host import open_data
-from drnmf.backends.observed import Ones, weigh
-from drnmf.backends.weighted import Weighted
+from drnmf.backends.observed import Ones
+from drnmf.backends.weighted import Tally, Weighted
 from drnmf.files import write_arrays
 from drnmf.numerics import Entries, Precision
 from drnmf.trees import pack, unpack
@@ -79,25 +79,34 @@ class OutOfCore:
         return open_data(self.read(), mean=mean / scale).scaled(scale)
 
 
-class WeighedRows:
-    """A block under its rows of the weights; it is weighed again whenever it is read where it does not stay."""
+class Derived:
+    """A block made of another one by function(data, argument); made again whenever that one is read from its source."""
 
-    def __init__(self, holder: Holder, observed: Observed, in_memory: bool):
-        self.holder, self.observed = holder, observed
-        data: Any = weigh(holder.data(1.0, 1.0), observed.placed(_read))
-        self._data = data if isinstance(data, Weighted) else data.weigh(Ones(data.shape), None)
-        self.tally = self._data.tally
-        if not in_memory:
-            self._data = None
+    def __init__(self, holder: Holder, function: Callable[[Any, Any], Any], argument: object, in_memory: bool):
+        self.holder, self.function, self.argument, self.in_memory = holder, function, argument, in_memory
+        self._kept: tuple[tuple[float, float], Data] | None = None
 
-    def data(self, mean: float, scale: float) -> Data:
-        if self._data is not None:
-            data = self._data = scaled_to(self._data, scale)
-            return data.with_mean(mean)
-        return self.holder.data(mean, scale).weigh(self.observed.placed(_read), mean)
+    def data(self, mean: float, scale: float) -> Any:
+        if self._kept is not None and self._kept[0] == (mean, scale):
+            return self._kept[1]
+        found = self.function(self.holder.data(mean, scale), self.argument)
+        if self.in_memory:
+            self._kept = (mean, scale), found
+        return found
+
+    def tally(self) -> Tally:
+        """Count and add up its observed entries, in the unit of the caller."""
+        data = self.data(1.0, 1.0)
+        found: Tally = data.tally if isinstance(data, Weighted) else data.tally(data.observed or Ones(data.shape))
+        return found
 
     def __sizeof__(self) -> int:
-        return sys.getsizeof(self.holder) + sum(array.nbytes for array in arrays_in(self.observed))
+        return sys.getsizeof(self.holder) + sum(array.nbytes for array in arrays_in(self.argument))
+
+
+def weighed_rows(data: Data, observed: Observed) -> Data:
+    """Put a block under its rows of the weights."""
+    return data.weigh(observed.placed(_read), data.mean)
 
 
 def scaled_to(data: Data, scale: float) -> Any:

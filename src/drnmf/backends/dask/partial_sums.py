@@ -8,7 +8,6 @@ it, is r (r + 1) / 2 numbers for every column.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -17,10 +16,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from drnmf.backends.base import EVERY, Ask, Data, Sweep
-from drnmf.backends.dask.nodes import Holder
-from drnmf.backends.observed import Ones, weigh
+from drnmf.backends.observed import weigh
 from drnmf.backends.parted import Parted, Piece
-from drnmf.backends.weighted import Sums, Tally, Weighted
+from drnmf.backends.weighted import Sums, Weighted
 from drnmf.losses.base import OfEntries
 from drnmf.numerics import Array, Indices, Vector
 
@@ -139,8 +137,9 @@ Place = tuple[Indices, bool]
 """Rows, or columns where the second says so."""
 
 
-def part_of(data: Any, at: Indices, across: bool) -> Data:
+def part_of(data: Any, place: Place) -> Data:
     """Return some rows (columns) of a block, under their weights, in its unit and with its mean."""
+    at, across = place
     raw = data.data if isinstance(data, Weighted) else data
     X = raw.by_row.T if hasattr(raw, "by_row") else raw.X
     some = X[:, at] if across else X[at]
@@ -154,39 +153,7 @@ def part_of(data: Any, at: Indices, across: bool) -> Data:
     return weigh(part, observed, raw.mean)
 
 
-class SomeEntries:
-    """What a block has of a part alone; taken out of the block again whenever that is read from its source."""
-
-    def __init__(self, holder: Holder, place: Place, in_memory: bool):
-        self.holder, self.place = holder, place
-        data: Any = self._taken(1.0, 1.0)
-        self.tally: Tally = data.tally if isinstance(data, Weighted) else data.tally(data.observed or Ones(data.shape))
-        self._kept: tuple[tuple[float, float], Data] | None = None
-        self._keeps = in_memory
-
-    def _taken(self, mean: float, scale: float) -> Data:
-        return part_of(self.holder.data(mean, scale), *self.place)
-
-    def data(self, mean: float, scale: float) -> Data:
-        if self._kept is not None and self._kept[0] == (mean, scale):
-            return self._kept[1]
-        found = self._taken(mean, scale)
-        if self._keeps:
-            self._kept = (mean, scale), found
-        return found
-
-    def __sizeof__(self) -> int:
-        return sys.getsizeof(self.holder)
-
-
-class PartedRows(SomeEntries):
-    """A block that answers for its share of every part; it has none of some."""
-
-    def __init__(self, holder: Holder, places: Sequence[Place], in_memory: bool):
-        self.holder, self.places = holder, places
-        self._kept, self._keeps = None, in_memory
-
-    def _taken(self, mean: float, scale: float) -> Data:
-        data = self.holder.data(mean, scale)
-        pieces = (Piece(at, part_of(data, at, across) if len(at) else None, across) for at, across in self.places)
-        return Parted(data, tuple(pieces))
+def parted_rows(data: Data, places: Sequence[Place]) -> Parted:
+    """Let a block answer for its share of every part; it has none of some."""
+    some = (Piece(place[0], part_of(data, place) if len(place[0]) else None, place[1]) for place in places)
+    return Parted(data, tuple(some))

@@ -6,6 +6,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import pairwise
+from operator import attrgetter
 from typing import Any
 
 import dask.array as da
@@ -31,9 +32,7 @@ class Factor(Placed):
         m = self.data.shape[0]
         return (m, self.rank) if self.transposed else (self.rank, m)
 
-    @property
-    def dtype(self) -> Precision:
-        return self.data.dtype
+    dtype = property(attrgetter("data.dtype"))
 
     @property
     def T(self) -> Factor:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from operator import attrgetter
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -14,7 +15,7 @@ from drnmf.backends.base import Ask, InOnePiece, Sweep
 from drnmf.backends.entries import combined, dense_rows, row_blocks
 from drnmf.backends.tiles import sweep_tiles, tiles_of
 from drnmf.backends.weighted import Unweighted, UnweightedDense
-from drnmf.numerics import Array, Precision, Vector
+from drnmf.numerics import Array, Vector
 
 
 class HostSpace(InOnePiece):
@@ -53,14 +54,10 @@ class HostMatrix(Unweighted):
     space: ClassVar[HostSpace] = HOST
     tile_entries: ClassVar[int] = 1 << 18
 
-    def row_digests(self) -> Iterator[bytes]:
-        """Yield the SHA-256 of every row of X, 32 bytes each (see `backends.entries`)."""
-        raise NotImplementedError
-
-    def digest(self) -> str:
+    def digest(self: Any) -> str:
         return combined(self.row_digests())
 
-    def beside(self, array: Array) -> Array:
+    def beside(self: Any, array: Array) -> Array:
         """Take an array of weights into the dtype of X, once; integers stay."""
         return np.asarray(array, self.dtype if np.asarray(array).dtype.kind == "f" else None)
 
@@ -95,9 +92,7 @@ class DenseMatrix(HostMatrix, UnweightedDense):
     def shape(self) -> tuple[int, int]:
         return self.X.shape[0], self.X.shape[1]
 
-    @property
-    def dtype(self) -> Precision:
-        return self.X.dtype
+    dtype = property(attrgetter("X.dtype"))
 
     @cached_property
     def T(self) -> Self:
@@ -111,6 +106,7 @@ class DenseMatrix(HostMatrix, UnweightedDense):
         return tile if self.scale == 1.0 else tile * self.scale
 
     def row_digests(self) -> Iterator[bytes]:
+        """Yield the SHA-256 of every row of X, 32 bytes each (see `backends.entries`)."""
         return dense_rows(self.X)
 
     def column(self, j: int) -> Vector:

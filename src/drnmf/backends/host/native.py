@@ -16,7 +16,7 @@ import numpy as np
 import threadpoolctl
 
 from drnmf import _core
-from drnmf.backends.base import Ask, Descending, Ranges, Sweep, check_shapes, zero_of
+from drnmf.backends.base import Ask, Descending, Sweep, check_shapes, zero_of
 from drnmf.backends.host.dense import DenseMatrix, mean_of, moments
 from drnmf.backends.host.sparse import SparseMatrix
 from drnmf.backends.observed import Pieces, pieces
@@ -49,18 +49,6 @@ class DrnmfController(threadpoolctl.LibController):  # type: ignore[misc]
 
 
 threadpoolctl.register(DrnmfController)
-
-
-def get_num_threads() -> int:
-    """Threads a sweep may use."""
-    return _core.get_num_threads()
-
-
-def set_num_threads(count: int) -> None:
-    """Let sweeps use `count` threads (at least one)."""
-    if count < 1:
-        raise ValueError(f"count={count} is not a number of threads: use 1 or more.")
-    _core.set_num_threads(count)
 
 
 KERNELS: dict[type, tuple[int, Callable[[object], float]]] = {
@@ -265,17 +253,19 @@ class NativeDense(DenseMatrix):
         """Tell whether `sweep_parts` answers for a loss."""
         return type(loss) in KERNELS
 
-    def sweep_parts(self, W: Array, H: Array, ask: Ask, parts: Ranges) -> Sweep:
+    def sweep_parts(
+        self, W: Array, H: Array, ask: Ask, bounds: Sequence[int], across: bool, coefficients: Vector, norms: Vector
+    ) -> Sweep:
         """Sweep parts that are side by side, each of which answers for itself, in one pass: one loss, no weights.
 
-        The losses are (p,), N and P of parts of rows (p, r, n), gram (p, r, r), and Q of all under the coefficients.
+        Part k is of rows (columns where `across`) bounds[k] to bounds[k + 1], with a coefficient in the curvature and a
+        squared norm. Losses are (p,), N and P of parts of rows (p, r, n), gram (p, r, r), and Q of all.
         """
-        p, of_rows = len(parts.squared_norms), 1 if parts.across else len(parts.squared_norms)
+        p, of_rows = len(norms), 1 if across else len(norms)
         made = _Pass.of(self, W, H, ask, self.scale, of_rows)._replace(losses=np.full(p, np.nan))
-        apart = parts.bounds, parts.across, parts.coefficients.tolist(), parts.squared_norms.tolist()
-        _core.sweep_parts(self.X, *made, self.memory, *apart)
+        _core.sweep_parts(self.X, *made, self.memory, bounds, across, coefficients.tolist(), norms.tolist())
         found = made.answer(ask)
-        if found.gram is None or parts.across:
+        if found.gram is None or across:
             return found
         return replace(found, gram=found.gram.reshape(p, *found.gram.shape[1:] * 2))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from operator import attrgetter
 from typing import Self
 
 import numpy as np
@@ -14,6 +15,7 @@ from drnmf.backends.base import Ask, Data, Observed, Sweep
 from drnmf.backends.entries import sparse_rows
 from drnmf.backends.host.dense import HostMatrix
 from drnmf.backends.host.stored import (
+    FilledSparse,
     StoredOnly,
     StoredSweep,
     filled_sparse,
@@ -25,9 +27,9 @@ from drnmf.backends.host.stored import (
 )
 from drnmf.backends.observed import Ones, Pieces, Stored, factors_of, pieces, product
 from drnmf.backends.tiles import sweep_tiles
-from drnmf.backends.weighted import Filled, Tally, UnweightedSparse
+from drnmf.backends.weighted import Tally, UnweightedSparse
 from drnmf.losses.base import need_nonzeros_only
-from drnmf.numerics import Array, Precision, Vector
+from drnmf.numerics import Array, Vector
 
 
 @dataclass(frozen=True)
@@ -61,9 +63,7 @@ class SparseMatrix(HostMatrix, UnweightedSparse):
     def shape(self) -> tuple[int, int]:
         return self.by_column.shape[0], self.by_column.shape[1]
 
-    @property
-    def dtype(self) -> Precision:
-        return self.by_column.dtype
+    dtype = property(attrgetter("by_column.dtype"))
 
     @property
     def zeros(self) -> int:
@@ -71,9 +71,7 @@ class SparseMatrix(HostMatrix, UnweightedSparse):
             return int(self.by_column.nnz - np.count_nonzero(self.by_column.data))
         return self.shape[0] * self.shape[1] - self.stored
 
-    @property
-    def stored(self) -> int:
-        return int(self.by_column.nnz)
+    stored = property(attrgetter("by_column.nnz"))
 
     @cached_property
     def T(self) -> Self:
@@ -124,7 +122,7 @@ class SparseMatrix(HostMatrix, UnweightedSparse):
         weight, count = parts.sums(self.shape)
         return Tally(found.total, found.squares, weight, count - found.count + found.zeros, count)
 
-    def filled(self, observed: Observed) -> Filled | None:
+    def filled(self, observed: Observed) -> FilledSparse | None:
         parts = pieces(observed)
         return None if parts is None else filled_sparse(self, parts)
 

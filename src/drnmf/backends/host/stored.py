@@ -84,7 +84,7 @@ def tally_stored(data: Any, parts: Pieces) -> Tally:
 
 @dataclass(frozen=True, eq=False)
 class FilledSparse:
-    """X with its gaps filled as a sparse matrix plus a b' (see `backends.weighted.Filled`)."""
+    """X with its gaps filled as a sparse matrix plus a b'."""
 
     X: sp.sparray
     a: Vector

@@ -9,6 +9,7 @@ import logging
 import math
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
+from operator import attrgetter
 from typing import Any, ClassVar
 
 import numpy as np
@@ -46,23 +47,14 @@ class OnTorch(Unweighted):
     """What every Data does whose factors are torch tensors on one device."""
 
     @property
-    def device(self) -> torch.device:
-        raise NotImplementedError
-
-    @property
-    def working(self) -> torch.dtype:
-        """dtype of the factors."""
-        raise NotImplementedError
-
-    @property
-    def dtype(self) -> Precision:
+    def dtype(self: Any) -> Precision:
         return np.dtype(str(self.working).removeprefix("torch."))
 
     @cached_property
-    def space(self) -> TorchSpace:
+    def space(self: Any) -> TorchSpace:
         return TorchSpace(self.device, self.working)
 
-    def beside(self, array: Array) -> Tensor:
+    def beside(self: Any, array: Array) -> Tensor:
         """Take an array of weights to the device, in the dtype of the factors unless it holds integers."""
         tensor = array if isinstance(array, torch.Tensor) else torch.as_tensor(np.ascontiguousarray(array))
         return tensor.to(self.device, self.working if tensor.is_floating_point() else tensor.dtype)
@@ -124,9 +116,7 @@ class TorchDense(OnTorch, UnweightedDense):
     def shape(self) -> tuple[int, int]:
         return self.X.shape[0], self.X.shape[1]
 
-    @property
-    def device(self) -> torch.device:
-        return self.X.device
+    device = property(attrgetter("X.device"))
 
     @property
     def working(self) -> torch.dtype:

@@ -98,12 +98,15 @@ class TorchBatch:
         return replace(self, X=self.X.mT)
 
     def take(self, at: object) -> TorchBatch:
+        """Return X for some of the runs."""
         return self if len(self.X) == 1 else replace(self, X=self.X[at])
 
     def stack(self, blocks: Sequence[Array]) -> Tensor:
+        """Put one block (r, n) of every run into the space, (runs, r, n)."""
         return torch.stack([self.space.put(block) for block in blocks])
 
     def sweep(self, W: Tensor, H: Tensor, ask: Ask) -> Sweep:
+        """Answer `Data.sweep` for every run; weights of parts and curvature may be (p, runs)."""
         with full_precision(), np.errstate(over="ignore", invalid="ignore"):
             found = self._kernels(W, H, ask) if self.fused and takes(ask, H.shape[-2]) else None
             found = self._tile(W, H, ask) if found is None else found

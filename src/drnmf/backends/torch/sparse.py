@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
+from operator import attrgetter
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -123,17 +124,9 @@ class TorchSparse(OnTorch, UnweightedSparse):
         by_column, by_row = Compressed.by(columns, rows, values, n), Compressed.by(rows, columns, values, m)
         return cls(by_column, by_row, (m, n), own, by_row.squared_norm, usable if fused is None else fused)
 
-    @property
-    def shape(self) -> tuple[int, int]:
-        return self.size
-
-    @property
-    def device(self) -> torch.device:
-        return self.by_column.values.device
-
-    @property
-    def working(self) -> torch.dtype:
-        return self.by_column.values.dtype
+    shape = property(attrgetter("size"))
+    device = property(attrgetter("by_column.values.device"))
+    working = property(attrgetter("by_column.values.dtype"))
 
     @property
     def zeros(self) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from operator import attrgetter
 from typing import Any, ClassVar
 
 import torch
@@ -110,9 +111,7 @@ class TorchStreamed(OnTorch, UnweightedDense):
     def shape(self) -> tuple[int, int]:
         return (self.X.shape[1], self.X.shape[0]) if self.flipped else (self.X.shape[0], self.X.shape[1])
 
-    @property
-    def device(self) -> torch.device:
-        return self.on
+    device = property(attrgetter("on"))
 
     @property
     def working(self) -> torch.dtype:

@@ -84,11 +84,9 @@ def product(a, b, acc, HARDWARE: tl.constexpr):
 
 
 @triton.jit
-def tile_product(
-    E, hi, mid, RC: tl.constexpr, EXACT: tl.constexpr, SMALL: tl.constexpr, HARDWARE: tl.constexpr
-):  # fmt: skip
+def tile_product(E, hi, mid, EXACT: tl.constexpr, SMALL: tl.constexpr, HARDWARE: tl.constexpr):
     """E F_L of one tile: one bfloat16 product, or three (four where X is small)."""
-    total = tl.zeros((E.shape[0], RC), tl.float32)
+    total = tl.zeros((E.shape[0], hi.shape[1]), tl.float32)
     if not EXACT:
         return product(piece_of(E, HARDWARE), hi, total, HARDWARE)
     e_hi, e_mid = two_pieces(E, HARDWARE)
@@ -113,18 +111,18 @@ def added(acc, total, one):
 @triton.jit
 def add_parts(
     n, p, x, m, v, rv, ratio, log_v, hi, mid, one, ceiling, parameter, BETA: tl.constexpr,
-    OBSERVED: tl.constexpr, RC: tl.constexpr, EXACT: tl.constexpr, SMALL: tl.constexpr, HARDWARE: tl.constexpr,
+    OBSERVED: tl.constexpr, EXACT: tl.constexpr, SMALL: tl.constexpr, HARDWARE: tl.constexpr,
 ):  # fmt: skip
     """N and P of a loss with those of one tile; without weights P of beta = 1 and 2 is added elsewhere."""
     E = negative(x, v, rv, ratio, log_v, BETA, ceiling)
     if OBSERVED:
         E *= m
-    n = added(n, tile_product(E, hi, mid, RC, EXACT, SMALL, HARDWARE), one)
+    n = added(n, tile_product(E, hi, mid, EXACT, SMALL, HARDWARE), one)
     if OBSERVED or (BETA != 1.0 and BETA != 2.0):
         E = positive(x, v, rv, log_v, BETA, ceiling, parameter)
         if OBSERVED:
             E *= m
-        p = added(p, tile_product(E, hi, mid, RC, EXACT, SMALL, HARDWARE), one)
+        p = added(p, tile_product(E, hi, mid, EXACT, SMALL, HARDWARE), one)
     return n, p
 
 
@@ -300,7 +298,7 @@ def dense_sweep(
                 E += w2 * negative(x, v, rv, ratio, log_v, B2, ceiling)
             if OBSERVED:
                 E *= m
-            n0 = added(n0, tile_product(E, hi, mid, RC, EXACT, SMALL, HARDWARE), one)
+            n0 = added(n0, tile_product(E, hi, mid, EXACT, SMALL, HARDWARE), one)
             if POSITIVE:
                 E = tl.zeros((BO, BL), tl.float32)
                 if OBSERVED or (B0 != 1.0 and B0 != 2.0):
@@ -311,54 +309,18 @@ def dense_sweep(
                     E += w2 * positive(x, v, rv, log_v, B2, ceiling, a2)
                 if OBSERVED:
                     E *= m
-                p0 = added(p0, tile_product(E, hi, mid, RC, EXACT, SMALL, HARDWARE), one)
+                p0 = added(p0, tile_product(E, hi, mid, EXACT, SMALL, HARDWARE), one)
         else:
             n0, p0 = add_parts(
-                n0, p0, x, m, v, rv, ratio, log_v, hi, mid, one, ceiling, a0, B0, OBSERVED, RC, EXACT, SMALL, HARDWARE
+                n0, p0, x, m, v, rv, ratio, log_v, hi, mid, one, ceiling, a0, B0, OBSERVED, EXACT, SMALL, HARDWARE
             )
             if COUNT > 1:
                 n1, p1 = add_parts(
-                    n1,
-                    p1,
-                    x,
-                    m,
-                    v,
-                    rv,
-                    ratio,
-                    log_v,
-                    hi,
-                    mid,
-                    one,
-                    ceiling,
-                    a1,
-                    B1,
-                    OBSERVED,
-                    RC,
-                    EXACT,
-                    SMALL,
-                    HARDWARE,
+                    n1, p1, x, m, v, rv, ratio, log_v, hi, mid, one, ceiling, a1, B1, OBSERVED, EXACT, SMALL, HARDWARE
                 )
             if COUNT > 2:
                 n2, p2 = add_parts(
-                    n2,
-                    p2,
-                    x,
-                    m,
-                    v,
-                    rv,
-                    ratio,
-                    log_v,
-                    hi,
-                    mid,
-                    one,
-                    ceiling,
-                    a2,
-                    B2,
-                    OBSERVED,
-                    RC,
-                    EXACT,
-                    SMALL,
-                    HARDWARE,
+                    n2, p2, x, m, v, rv, ratio, log_v, hi, mid, one, ceiling, a2, B2, OBSERVED, EXACT, SMALL, HARDWARE
                 )
         if not TMA:
             x_at += BL * stride_l

@@ -66,12 +66,12 @@ def intervals(
     Raises
     ------
     ValueError
-        For bad X or parameters.
+        For a model, an X or a level that has no intervals.
 
     Examples
     --------
-    >>> from drnmf import BetaNMF
     >>> rng = np.random.default_rng(0)
+    >>> from drnmf import BetaNMF
     >>> H = rng.dirichlet(np.full(12, 0.3), 2)
     >>> X = rng.poisson(rng.gamma(0.5, 200, (30, 2)) @ H)
     >>> sure = intervals(BetaNMF(2, beta=1, random_state=0).fit(X), X, draws=40, truths=4)

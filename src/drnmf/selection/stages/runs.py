@@ -6,20 +6,19 @@ import json
 import os
 from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
-import numpy as np
-
 from drnmf.algorithms.result import Result, Trace
-from drnmf.files import left_over, locked
+from drnmf.files import held
 from drnmf.losses.base import Omega
 from drnmf.losses.names import from_text, text_of
 from drnmf.numerics import Array, Vector
 from drnmf.problem.device import as_numpy
 from drnmf.selection.likelihood.scores import Scores
 from drnmf.storage.archive import read_archive, write_archive
+from drnmf.trees import name_of, pack, unpack
 
 FORMAT = "drnmf-discovery-1"
 _IDENTITY = "discovery.npz"
@@ -55,7 +54,7 @@ class Run:
             result.trace,
             result.reason,
             scores,
-            result.W if keep_W else None,
+            as_numpy(result.W) if keep_W else None,
         )
 
     @property
@@ -102,14 +101,8 @@ class Store:
     def __enter__(self) -> Self:
         if self._folder is None:
             return self
-        try:
-            self._folder.mkdir(parents=True, exist_ok=True)
-        except (FileExistsError, NotADirectoryError):
-            raise NotADirectoryError(f"checkpoint={str(self._folder)!r} is a file: name a folder.") from None
         refusal = ValueError(f"{self._folder} is in use by another discovery: wait for it, or name another folder.")
-        self._open.enter_context(locked(self._folder / "lock", refusal))
-        for left in left_over(self._folder, "*.npz"):
-            left.unlink()
+        self._open.enter_context(held(self._folder, refusal))
         self._check_identity(self._folder / _IDENTITY)
         return self
 
@@ -145,40 +138,15 @@ class Store:
                 _write_run(self._folder / f"{name}.npz", run)
 
 
-_TRACE = tuple(part.name for part in fields(Trace))
-_SCORES = tuple(part.name for part in fields(Scores))
+_TYPES = {name_of(kind): kind for kind in (Run, Scores, Trace)}
 
 
 def _write_run(path: Path, run: Run) -> None:
-    arrays = {"H": run.H, "losses": run.losses, "references": run.references, "weights": run.weights}
-    arrays |= {} if run.W is None else {"W": run.W}
-    arrays |= {f"trace_{name}": getattr(run.trace, name) for name in _TRACE}
-    if run.scores is not None:
-        parts = {name: getattr(run.scores, name) for name in _SCORES}
-        arrays |= {f"scores_{name}": np.asarray(part) for name, part in parts.items() if part is not None}
-    write_archive(path, arrays, {"omega": [text_of(loss) for loss in run.omega], "reason": run.reason}, FORMAT)
+    tree, arrays = pack([replace(run, omega=()), [text_of(loss) for loss in run.omega]])
+    write_archive(path, arrays, {"run": tree}, FORMAT)
 
 
 def _read_run(path: Path) -> Run:
     arrays, meta = read_archive(path, FORMAT)
-    trace = Trace(**{name: arrays[f"trace_{name}"] for name in _TRACE if f"trace_{name}" in arrays})
-    omega = tuple(from_text(text) for text in meta["omega"])
-    return Run(
-        arrays["H"],
-        omega,
-        arrays["losses"],
-        arrays["references"],
-        arrays["weights"],
-        trace,
-        meta["reason"],
-        _read_scores(arrays),
-        arrays.get("W"),
-    )
-
-
-def _read_scores(arrays: Mapping[str, Any]) -> Scores | None:
-    if "scores_rows" not in arrays:
-        return None
-    kept = {name: arrays[f"scores_{name}"] for name in _SCORES if f"scores_{name}" in arrays}
-    read: dict[str, Any] = {name: value if value.ndim else float(value) for name, value in kept.items()}
-    return Scores(**read)
+    run, omega = unpack(meta["run"], arrays, _TYPES, strict=True)
+    return replace(run, omega=tuple(map(from_text, omega)))
