@@ -586,12 +586,14 @@ def _sums_of(batch: Batch, A: Array, H: Array, per: float, losses: bool) -> tupl
     if batch.curved:
         found = [_curved_sums(data, A, H, loss, per, losses) for loss in omega]
         return tuple(sums for sums, _ in found), np.concatenate([values for _, values in found])
-    sweep = data.space.read(data.sweep(A.T, H, Ask(omega, losses=losses)))[0]
-    sums, rows = [], _rows_alone(data)
-    for loss, N, P in zip(omega, sweep.N, sweep.P, strict=True):
+    rows = _rows_alone(data)
+    plain = isinstance(rows, float)  # what W alone says is then left out of the sweep: arrays as large as H
+    sweep = data.space.read(data.sweep(A.T, H, Ask(omega, losses=losses, positive=not plain)))[0]
+    sums = []
+    for k, (loss, N) in enumerate(zip(omega, sweep.N, strict=True)):
         a, b = loss.exponents
         if loss.free_part == "gram" and rows is not None:  # which say everything, wherever h goes
-            heavy = A if isinstance(rows, float) else A * beside(rows, A)
+            heavy = A if plain else A * beside(rows, A)
             sums.append(Sums(N / per, None, None, as_numpy(heavy @ A.T).astype(np.float64) / per))
             continue
         alike = loss.free_part == "sums" and rows is not None
@@ -600,7 +602,11 @@ def _sums_of(batch: Batch, A: Array, H: Array, per: float, losses: bool) -> tupl
             N *= H
         else:
             N = _times_power(N, H, b)
-        sums.append(Sums(N, _times_power((P[:, :1] if alike else P) / per, H, -a)))
+        if alike and plain:
+            P = namespace(A).asarray(beside(row_sums(A), A), dtype=A.dtype)[:, None]
+        else:
+            P = sweep.P[k][:, :1] if alike else sweep.P[k]
+        sums.append(Sums(N, _times_power(P / per, H, -a)))
     return tuple(sums), sweep.losses
 
 
