@@ -420,11 +420,11 @@ def _refuse(model: BaseEstimator, X: MatrixLike, entry_weight: WeightsLike) -> t
             f"{name}: sum_to_one, fixed and penalties need all rows at once, but for L1 and L2 of W, or of H with "
             "scaled=True: use fit, or leave them out."
         )
-    if terms and len(model._omega()) > 1:
+    omega = model._omega()
+    if terms and len(omega) > 1:
         raise ValueError(f"{name}: a stream takes penalties with one loss: use BetaNMF, or leave them out.")
     if isinstance(entry_weight, HeldOut):
         raise ValueError("entry_weight=HeldOut(...) is for fits of all rows: give weights of these rows.")
-    omega = model._omega()
     if rank == AUTO and not hasattr(model, "components_"):
         raise ValueError(f"{name}: a stream cannot choose n_components, because that needs all rows: give a number.")
     if hasattr(model, "stream_"):

@@ -13,7 +13,7 @@ sharper. Sums are means over rows in which the old fade.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 from operator import add
 from typing import Any
@@ -131,7 +131,7 @@ class Sums:
 
     def map(self, function: Callable[..., Any], *others: Sums) -> Sums:
         """Apply a function to every part."""
-        return Sums(*(function(*(getattr(one, f.name) for one in (self, *others))) for f in fields(Sums)))
+        return Sums(*map(function, *((one.falling, one.rising, one.Q, one.gram) for one in (self, *others))))
 
 
 def solved(sums: tuple[Sums, ...], H: Array, omega: Omega, c: Vector, floor: float, added: Bound = NO_BOUND) -> Array:
@@ -155,7 +155,7 @@ def _bound_minimum(terms: list[tuple[Loss, Sums]], H: Any, floor: float, added: 
         root = positive_root(rising, falling, H)
         if not (bool((total(rising) > 0).all()) and bool(xp.amax(root) < np.inf)):
             root = xp.where((total(rising) > 0) & (root < np.inf), root, H)
-    return xp.clip(root, floor, None)
+    return xp.clip(root, floor, None, out=root)
 
 
 def _powers(added: Bound, H: Array) -> dict[float, Array]:
@@ -620,16 +620,14 @@ def _rows_alone(data: Data) -> Any:
 
 
 def _curved_sums(data: Data, A: Array, H: Array, loss: Loss, per: float, losses: bool) -> tuple[Sums, Vector]:
-    """The quadratic model of a batch under one loss."""
+    """The quadratic model of a batch under one loss, of which Q h is P, so that Q h - g is N."""
     one = np.ones(1)
     sweep = data.space.read(data.sweep(A.T, H, Ask((loss,), one, losses, one)))[0]
     if sweep.Q is None:
         N = sweep.N[0]
         N /= per
         return Sums(N, None, None, as_numpy(sweep.gram) / per), sweep.losses
-    N, P = sweep.N[0] / per, sweep.P[0] / per
-    Q = sweep.Q / per
-    return Sums(packed_product(Q, H) - (P - N), None, Q), sweep.losses
+    return Sums(sweep.N[0] / per, None, sweep.Q / per), sweep.losses
 
 
 def _spread(sums: Sums, part: float) -> Sums:
