@@ -395,10 +395,10 @@ def advance(
     fit, losses, A = _followed(fit, batch, references, state.weights, _usual(state, state.losses))
     mean = _faded(state.losses, losses, share)
     _check_range(state, mean, fit.H)
-    beside = losses - (mean if own is None else mean / references * own)
-    scatter = (1.0 - share) ** 2 * state.scatter + share**2 * np.outer(beside / references, beside / references)
-    weights, policy_state, settled = state.weights, state.policy, state.settled
+    weights, policy_state, scatter, settled = state.weights, state.policy, state.scatter, state.settled
     if len(omega) > 1:
+        beside = (losses - (mean if own is None else mean / references * own)) / references
+        scatter = (1.0 - share) ** 2 * scatter + share**2 * np.outer(beside, beside)
         weights, policy_state = policy.step(weights, mean / references, policy_state)
         after = [_losses_of(data, one.H, W, (loss,)) for one, W, loss in zip(alone, others, omega, strict=False)]
         known = np.concatenate(after) if after else references
