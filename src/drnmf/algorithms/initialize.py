@@ -139,13 +139,13 @@ def _nonnegative(data: Data, rank: int, triplets: Triplets, rng: RandomState) ->
             W[:, k], H[k] = root * left / of_left, root * right / of_right
     small = np.sqrt(positive_scale(data.mean) / rank) / 100.0
     for factor, axis in ((W, 0), (H, 1)):
-        empty = factor <= ROUNDED * np.finfo(data.dtype).eps * factor.max(axis=axis, keepdims=True)
+        empty = factor <= ROUNDED * factor.max(axis=axis, keepdims=True)
         factor[empty] = small * rng.uniform(size=int(empty.sum()))
     return W, H
 
 
-ROUNDED = 2.0**10
-"""Roundings of the largest entry of a singular vector up to which one is zero."""
+ROUNDED = 2.0**10 * EPS
+"""Part of the largest entry of a singular vector up to which one is zero: they come from float64, whatever X is."""
 
 _SPARE = 10  # columns of the range finder beyond those that are wanted
 
