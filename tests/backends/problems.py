@@ -43,6 +43,8 @@ ASKS: dict[str, Question] = {
     "weighted": lambda omega, M: Ask(omega, _numbers(omega, 1)),
     "losses": lambda omega, M: Ask(omega, None),
     "silent": lambda omega, M: Ask(omega, losses=False),
+    "falling": lambda omega, M: Ask(omega, positive=False),
+    "falling observed": lambda omega, M: Ask(omega, observed=M, positive=False),
     "separate curved": lambda omega, M: Ask(omega, curvature=_numbers(omega, 2)),
     "weighted curved": lambda omega, M: Ask(omega, _numbers(omega, 1), curvature=_numbers(omega, 1)),
     "curvature": lambda omega, M: Ask(omega, None, False, _numbers(omega, 2)),
@@ -136,7 +138,8 @@ def answer(data: Data, W: np.ndarray, H: np.ndarray, ask: Ask) -> Sweep:
     def fetched(part: Any) -> Any:
         return None if part is None else space.get(space.map(_all, B, part))
 
-    P = np.empty((0, *H.shape), dtype) if ask.shared_alone else stacked(sweep.P)
+    left_out = ask.shared_alone or (not ask.positive and isinstance(sweep.P, np.ndarray) and not len(sweep.P))
+    P = np.empty((0, *H.shape), dtype) if left_out else stacked(sweep.P)
     Q = None if ask.curvature is None or ask.shared_alone else fetched(sweep.Q)
     found = Sweep(sweep.losses, stacked(sweep.N), P, Q, _gram_of(data, B, sweep, ask))
     return completed(found, H.astype(dtype), ask)

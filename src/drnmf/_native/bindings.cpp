@@ -139,6 +139,7 @@ Request request(std::size_t m, std::size_t n, const Matrix& x, const Input& left
               losses_of(ask),
               ask.weights,
               ask.parts,
+              P.ndim() > 0 && P.shape(0) > 0,
               ask.losses,
               ask.scale,
               ask.zero,
@@ -162,7 +163,8 @@ Request request(std::size_t m, std::size_t n, const Matrix& x, const Input& left
     auto is_block = [&](const Output& a, std::size_t count) {
         return a.ndim() == 3 && a.shape(0) == count && a.shape(1) == r && a.shape(2) == n;
     };
-    require(is_block(N, slots) && is_block(P, q.makes_P() ? slots : 0), "outputs have the wrong shape");
+    require(is_block(N, slots) && (is_block(P, slots) || (is_block(P, 0) && q.known_P())),
+            "outputs have the wrong shape");
     require(!spare.is_valid() || (spare.size() == m * r && contiguous(spare) && spare.dtype() == dtype),
             "the array to work in does not fit W");
     require(Q.ndim() == 2 && Q.shape(0) == (q.makes_Q() ? pair_count(r) : 0) && Q.shape(1) == n && Q.dtype() == dtype,

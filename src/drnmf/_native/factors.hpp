@@ -33,13 +33,19 @@ inline void pack_pairs(const T* left, size_t m, size_t r, size_t begin, size_t e
 // Items begin ... end of a component-first factor (r x length), item by item, padded with zeros to whole vectors.
 template <class T>
 inline void pack_items(const T* factor, size_t length, size_t r, size_t padded, size_t begin, size_t end, T* out) {
-    constexpr size_t step = 64;
-    for (size_t i = begin; i < end; i += step) {
-        size_t count = least(step, end - i);
-        transpose(factor + i, ptrdiff_t(length), int(r), int(count), out + i * padded, ptrdiff_t(padded));
-        for (size_t item = i; item < i + count; ++item)
-            for (size_t k = r; k < padded; ++k) out[item * padded + k] = T(0);
-    }
+    constexpr size_t L = kLanes<T>;
+    size_t i = begin;
+    for (; i + L <= end; i += L)
+        for (size_t k = 0; k < padded; k += L) {
+            Vec<T> square[L];
+#pragma GCC unroll 16
+            for (size_t l = 0; l < L; ++l) square[l] = k + l < r ? load(factor + (k + l) * length + i) : Vec<T>{};
+            transpose_stage<T, int(L) / 2>(square);
+#pragma GCC unroll 16
+            for (size_t l = 0; l < L; ++l) store(out + (i + l) * padded + k, square[l]);
+        }
+    for (; i < end; ++i)
+        for (size_t k = 0; k < padded; ++k) out[i * padded + k] = k < r ? factor[k * length + i] : T(0);
 }
 
 // Adds rows a times rows b, over columns begin ... end of a factor (r x length), in float64.

@@ -122,7 +122,7 @@ struct Sweep {
 struct SparseSweep {
     size_t m, n, r, padded;  // padded: r rounded up to whole vectors
     Matrix x;
-    const void *left, *right;  // item-first: m x padded, n x padded
+    const void *left, *right;  // W item-first, m x padded; H component-first, r x n
     int mask;
     Mode mode;
     bool losses, positive;

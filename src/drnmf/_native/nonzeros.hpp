@@ -79,7 +79,7 @@ inline void gather(const T* W, size_t padded, const Index* rows, size_t count, c
 template <class T, class Index>
 struct Nonzeros {
     static constexpr size_t L = kLanes<T>;
-    size_t r, n, padded;
+    size_t r, n, padded, first = 0;  // first: the column with which H begins
     const Index *starts, *rows;
     const T *x, *W, *H;
     T *items, *bent;  // rows of W of a run, and the same times z
@@ -108,7 +108,7 @@ struct Nonzeros {
     // V at some entries of column j.
     void model(size_t j, size_t from, size_t count, T* to) {
         const Index *at = rows + from, *last = rows + starts[n];
-        const T* h = H + j * padded;
+        const T* h = H + (j - first) * padded;
         switch (padded / L) {
             case 1: return dots<T, Index, 1>(W, padded, at, count, last, h, to);
             case 2: return dots<T, Index, 2>(W, padded, at, count, last, h, to);

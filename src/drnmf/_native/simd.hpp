@@ -203,6 +203,25 @@ inline void transpose(const T* from, ptrdiff_t from_stride, int rows, int column
             to[j * to_stride + i] = scale * from[i * from_stride + j];
 }
 
+// The same where `from` has whole vectors of columns, whatever their number: items that are padded.
+template <class T>
+inline void transpose_items(const T* from, ptrdiff_t from_stride, int rows, int columns, T* to, ptrdiff_t to_stride) {
+    constexpr int L = kLanes<T>;
+    int full_rows = rows - rows % L;
+    for (int i = 0; i < full_rows; i += L)
+        for (int j = 0; j < columns; j += L) {
+            Vec<T> square[L];
+#pragma GCC unroll 16
+            for (int k = 0; k < L; ++k) square[k] = load(from + (i + k) * from_stride + j);
+            transpose_stage<T, L / 2>(square);
+#pragma GCC unroll 16
+            for (int k = 0; k < L; ++k)
+                if (j + k < columns) store(to + (j + k) * to_stride + i, square[k]);
+        }
+    for (int j = 0; j < columns; ++j)
+        for (int i = full_rows; i < rows; ++i) to[j * to_stride + i] = from[i * from_stride + j];
+}
+
 // f(0) ... f(U - 1): one step of a chain for U vectors side by side, which hides its latency where registers are many.
 template <int U, class F>
 DRNMF_INLINE void each(F f) {

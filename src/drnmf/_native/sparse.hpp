@@ -1,6 +1,7 @@
 // One block of columns of a sparse X, Omega within {1, 2}: O(r) work per non-zero.
 #pragma once
 
+#include "factors.hpp"
 #include "nonzeros.hpp"
 #include "vmath.hpp"
 
@@ -11,20 +12,22 @@ struct SparseBlock : Nonzeros<T, Index> {
     using Base = Nonzeros<T, Index>;
     using Base::x, Base::H, Base::starts, Base::items, Base::bent, Base::L;
     const SparseSweep& s;
-    T *v, *z1, *z2, *N1, *N2;  // runs, and sums of a panel (items x padded)
-    double* v64;               // V of a run in float64, where its norm is asked for; float64 has it in v
-    T* bends;                  // the curvatures of a panel (r x padded each)
+    T *v, *z1, *z2, *N1, *N2, *own;  // runs, sums of a panel (items x padded), and its columns of H
+    double* v64;                     // V of a run in float64, where its norm is asked for; float64 has it in v
+    T* bends;                        // the curvatures of a panel (r x padded each)
     double* sums;
-    bool needs_model, weighted;
+    bool needs_model, needs_P2, weighted;
 
     SparseBlock(const SparseSweep& sweep, char* scratch, double* out) : Base(sweep), s(sweep), sums(out) {
         v64 = reinterpret_cast<double*>(scratch);
         T* p = sizeof(T) == sizeof(double) ? reinterpret_cast<T*>(v64) : reinterpret_cast<T*>(v64 + kRun + L);
         v = p, z1 = v + kRun + L, z2 = z1 + kRun + L;
         N1 = z2 + kRun + L, N2 = N1 + kSparsePanel * s.padded;
-        items = N2 + kSparsePanel * s.padded, bent = items + kRun * s.padded, bends = bent + kRun * s.padded;
+        own = N2 + kSparsePanel * s.padded, H = own;
+        items = own + kSparsePanel * s.padded, bent = items + kRun * s.padded, bends = bent + kRun * s.padded;
         weighted = s.mode == Mode::weighted;
         needs_model = s.losses || weighted || (s.mask & kKL) || s.curvature.pairs;
+        needs_P2 = s.positive && (s.mask & kFro);
     }
 
     void run(size_t block) {
@@ -38,6 +41,9 @@ struct SparseBlock : Nonzeros<T, Index> {
         memset(N1, 0, 2 * kSparsePanel * s.padded * sizeof(T));
         if (s.curvature.pairs) memset(bends, 0, kSparsePanel * s.r * s.padded * sizeof(T));
         size_t column = begin;
+        if (needs_P2 || (needs_model && starts[begin] < starts[end]))
+            pack_items(static_cast<const T*>(s.right) + begin, s.n, s.r, s.padded, 0, end - begin, own);
+        this->first = begin;
         for (size_t at = size_t(starts[begin]); at < size_t(starts[end]);) {
             size_t stop = least(at + kRun, size_t(starts[end]));
             size_t next = column;
@@ -45,7 +51,8 @@ struct SparseBlock : Nonzeros<T, Index> {
                 next = this->each_column(column, at, stop, [&](size_t j, size_t from, size_t count) {
                     this->model(j, from, count, v + (from - at));
                     if (s.exact)
-                        exact_dots(this->W, s.padded, this->rows + from, count, H + j * s.padded, v64 + (from - at));
+                        exact_dots(this->W, s.padded, this->rows + from, count, H + (j - begin) * s.padded,
+                                   v64 + (from - at));
                 });
                 entries(at, stop - at);
             }
@@ -116,15 +123,16 @@ struct SparseBlock : Nonzeros<T, Index> {
     void write(size_t begin, size_t end) {
         size_t count = end - begin;
         auto put = [&](void* base, int slot, const T* items) {
-            transpose(items, ptrdiff_t(s.padded), int(count), int(s.r), output(base, slot, begin), ptrdiff_t(s.n));
+            T* to = output(base, slot, begin);
+            transpose_items(items, ptrdiff_t(s.padded), int(count), int(s.r), to, ptrdiff_t(s.n));
         };
         if (weighted) put(s.N, 0, N1);
         else if (s.mask & kKL) put(s.N, s.slot[1], N1);
         if (!weighted && (s.mask & kFro)) put(s.N, s.slot[2], N2);
         if (!s.positive) return;
-        if (s.mask & kFro) {
+        if (needs_P2) {
             // P_2 = (W'W)H, items first: rows of H times the padded Gram matrix.
-            gemm<T>(int(count), int(s.r), int(s.padded / L), {H + begin * s.padded, ptrdiff_t(s.padded), 1},
+            gemm<T>(int(count), int(s.r), int(s.padded / L), {H, ptrdiff_t(s.padded), 1},
                     {static_cast<const T*>(s.gram), ptrdiff_t(s.padded), 1}, N1, ptrdiff_t(s.padded), false);
             if (weighted && (s.mask & kKL))
                 for (size_t j = 0; j < count; ++j)
@@ -143,7 +151,7 @@ template <class T>
 inline size_t sparse_scratch(const SparseSweep& s) {
     size_t curvature = s.curvature.pairs ? (2 * kRun + kSparsePanel * s.r) * s.padded : 0;
     size_t runs = kLanes<T> + kRun;
-    return sizeof(double) * runs + sizeof(T) * (3 * runs + 2 * kSparsePanel * s.padded + curvature);
+    return sizeof(double) * runs + sizeof(T) * (3 * runs + 3 * kSparsePanel * s.padded + curvature);
 }
 
 }  // namespace drnmf::DRNMF_ISA_NAME

@@ -125,7 +125,7 @@ struct StoredBlock : Nonzeros<T, Index> {
             bool other = p >= size_t(list.count), positive = p % 2;
             int slot = other ? s.other[(p - size_t(list.count)) / 2].slot : list.item[p].slot;
             T* to = static_cast<T*>(positive ? s.P : s.N) + size_t(slot) * s.r * s.n + begin;
-            transpose(sum(p, 0), ptrdiff_t(s.padded), int(end - begin), int(s.r), to, ptrdiff_t(s.n));
+            transpose_items(sum(p, 0), ptrdiff_t(s.padded), int(end - begin), int(s.r), to, ptrdiff_t(s.n));
         }
     }
 };

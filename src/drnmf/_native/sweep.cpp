@@ -147,7 +147,7 @@ void name_parts(const Request& q, S& s) {
             }
     }
     s.losses = q.losses && !by_identity(q);
-    s.positive = q.makes_P();
+    s.positive = q.parts && q.positive;
     s.floor = q.floor, s.ceiling = q.ceiling;
     s.stopped = stopped;
     s.stop_context = nullptr;
@@ -248,6 +248,12 @@ bool add_chunks(std::size_t begin, std::size_t end, std::size_t size, const T* p
 bool Request::makes_gram() const {
     return !curvature.empty() && !observed.given &&
            std::any_of(omega.begin(), omega.end(), [](const Loss& loss) { return loss.is(2.0); });
+}
+
+bool Request::known_P() const {
+    return !observed.given && weights.empty() && std::all_of(omega.begin(), omega.end(), [](const Loss& loss) {
+        return loss.is(1.0) || loss.is(2.0);
+    });
 }
 
 namespace {
@@ -401,13 +407,12 @@ bool sparse_sweep(const Request& q) {
     s.padded = (q.r + k.lanes - 1) / k.lanes * k.lanes;
     Borrowed memory(*q.memory);
     const T *W = static_cast<const T*>(q.left), *H = static_cast<const T*>(q.right);
-    bool needs_H = (s.mask & kKL) || s.losses || s.positive || s.mode == Mode::weighted;
     bool spared = q.spare && s.padded == q.r;
     T* left = spared ? static_cast<T*>(q.spare) : memory->left.reserve<T>(q.m * s.padded);
-    T* right = memory->right.reserve<T>(needs_H ? q.n * s.padded : 0);
-    bool ok = pack_items(W, q.m, q.r, s.padded, left) && (!needs_H || pack_items(H, q.n, q.r, s.padded, right));
-    s.left = left, s.right = right;
-    Gram gram = gram_of(W, q.m, q.r, s.mask & kFro);
+    bool ok = pack_items(W, q.m, q.r, s.padded, left);
+    s.left = left, s.right = H;
+    Gram gram;
+    if (s.positive || q.losses || q.makes_gram()) gram = gram_of(W, q.m, q.r, s.mask & kFro);
     std::vector<T> gram_T = weighted_gram<T>(gram.products, q.r, s.padded, s.weight[2]);
     std::vector<double> column_sums = gram.sums;
     for (double& sum : column_sums) sum *= s.weight[1];

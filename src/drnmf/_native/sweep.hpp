@@ -23,7 +23,7 @@ struct Request {
     const void *left, *right;  // W' (r x m) and H (r x n), component-first
     std::vector<Loss> omega;
     std::vector<double> weights;  // empty: every part on its own; else one weight per loss
-    bool parts, losses;
+    bool parts, positive, losses;   // positive: P is wanted beside N
     double scale;                   // what dense X is multiplied by as it is read
     double zero, floor, ceiling;    // numerics.py's
     double squared_norm;            // ||X||^2, scaled
@@ -42,8 +42,8 @@ struct Request {
     std::size_t row_parts() const { return apart.bounds.empty() || apart.across ? 1 : apart.bounds.size() - 1; }
 
     bool beta2_alone() const { return omega.size() == 1 && omega[0].is(2.0) && !observed.given; }
-    // What is made of beta = 2 alone where the curvature is wanted: P = gram H needs no room, and Q is zero.
-    bool makes_P() const { return parts && (curvature.empty() || !beta2_alone()); }
+    bool known_P() const;  // whether W alone says P: of beta = 1 and 2 where no entry has a weight
+    // What is made of beta = 2 alone where the curvature is wanted: gram says all of it, and Q is zero.
     bool makes_Q() const { return !curvature.empty() && !beta2_alone(); }
     bool makes_gram() const;
 };

@@ -121,7 +121,11 @@ def nndsvdar_start(data: Data, rank: int, rng: RandomState) -> tuple[Vector, Vec
 
 
 def _nonnegative(data: Data, rank: int, triplets: Triplets, rng: RandomState) -> tuple[Vector, Vector]:
-    """The larger nonnegative part of every singular pair, its zeros filled."""
+    """The larger nonnegative part of every singular pair, its zeros filled.
+
+    An entry that is zero but for rounding counts as one: how X is stored, and which BLAS multiplies, would else decide
+    which entry gets which random number, from there on for all of them.
+    """
     (m, n), (U, S, Vt) = data.shape, triplets
     W, H = np.zeros((m, rank)), np.zeros((rank, n))
     for k in range(len(S)):
@@ -134,11 +138,14 @@ def _nonnegative(data: Data, rank: int, triplets: Triplets, rng: RandomState) ->
             (left, right), (of_left, of_right), root = sides[larger], norms[larger], np.sqrt(S[k] * sizes[larger])
             W[:, k], H[k] = root * left / of_left, root * right / of_right
     small = np.sqrt(positive_scale(data.mean) / rank) / 100.0
-    for factor in (W, H):
-        empty = factor == 0
+    for factor, axis in ((W, 0), (H, 1)):
+        empty = factor <= ROUNDED * factor.max(axis=axis, keepdims=True)
         factor[empty] = small * rng.uniform(size=int(empty.sum()))
     return W, H
 
+
+ROUNDED = 2.0**10 * EPS
+"""Part of the largest entry of a singular vector up to which one is zero: they come from float64, whatever X is."""
 
 _SPARE = 10  # columns of the range finder beyond those that are wanted
 

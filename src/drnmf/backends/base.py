@@ -64,6 +64,7 @@ class Ask:
     observed : weights of the entries, None where every entry counts once
     held_out : the losses are those of the entries that a held-out mask leaves out
     sized : the size of the parts of every column counts, because penalties stand beside them (see `Sweep`)
+    positive : False lets P be left out, and empty, where W alone says it: `Loss.free_part` of every loss, no weights
     into : an earlier answer of the same X that nobody needs any more: a backend may write this one into its arrays
     used : one of X transposed: a backend may use its arrays, which are as large as W, as it likes
     """
@@ -75,6 +76,7 @@ class Ask:
     observed: Observed | None = None
     held_out: bool = False
     sized: bool = False
+    positive: bool = True
     into: Sweep | None = None
     used: Sweep | None = None
 

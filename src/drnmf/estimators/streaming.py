@@ -38,6 +38,7 @@ from drnmf.selection.growth import HELD, RECENT, Growth, asked_for, gain_of, hel
 from drnmf.solve.runner import at_once
 from drnmf.solve.settings import constraints_of, terms_of
 from drnmf.solve.stream import Rows, StreamState, advance, begin, fitted, with_component
+from drnmf.solve.tables import is_tables
 
 OF_A_BATCH = ("X", "W", "H", "entry_weight", "uncertainty")
 """What a batch of `fit_stream` may have of its own."""
@@ -208,7 +209,7 @@ def begin_pass(model: Any) -> None:
 
 def _arguments(batch: Any, number: int) -> dict[str, Any]:
     """Return a batch of `fit_stream` as arguments of `partial_fit`."""
-    if not isinstance(batch, Mapping):
+    if not is_tables(batch):
         return {"X": batch}
     if "X" not in batch or not set(batch) <= set(OF_A_BATCH):
         raise ValueError(
@@ -285,7 +286,7 @@ def _check_first(data: Data) -> None:
 def _check_size(X: Any, largest: float, state: StreamState | None) -> None:
     """Refuse rows of another order of magnitude than a number of the stream can have."""
     values = X.data if sp.issparse(X) else X
-    if state is not None and values.size and np.fmax.reduce(values, axis=None) > largest:
+    if state is not None and values.size and float(np.fmax.reduce(values, axis=None)) > largest:
         raise ValueError(
             f"These rows are too large for the unit of the stream, the mean of its first batch ({state.mean:.3g}): "
             "leave them out, or begin a stream with rows of this size."
@@ -406,7 +407,7 @@ def _refuse(model: BaseEstimator, X: MatrixLike, entry_weight: WeightsLike) -> t
     name, rank = type(model).__name__, checked(model, "n_components")
     if not model.streams:
         raise ValueError(f"{name} needs its whole X at once: use fit.")
-    if isinstance(X, Mapping) or isinstance(getattr(model, "betas", None), Mapping):
+    if is_tables(X) or isinstance(getattr(model, "betas", None), Mapping):
         raise ValueError(f"{name}: tables side by side need all rows at once: use fit.")
     if is_dask(X):
         raise ValueError("partial_fit takes rows that are here: give the blocks of a Dask array one by one, computed.")
@@ -420,11 +421,11 @@ def _refuse(model: BaseEstimator, X: MatrixLike, entry_weight: WeightsLike) -> t
             f"{name}: sum_to_one, fixed and penalties need all rows at once, but for L1 and L2 of W, or of H with "
             "scaled=True: use fit, or leave them out."
         )
-    if terms and len(model._omega()) > 1:
+    omega = model._omega()
+    if terms and len(omega) > 1:
         raise ValueError(f"{name}: a stream takes penalties with one loss: use BetaNMF, or leave them out.")
     if isinstance(entry_weight, HeldOut):
         raise ValueError("entry_weight=HeldOut(...) is for fits of all rows: give weights of these rows.")
-    omega = model._omega()
     if rank == AUTO and not hasattr(model, "components_"):
         raise ValueError(f"{name}: a stream cannot choose n_components, because that needs all rows: give a number.")
     if hasattr(model, "stream_"):

@@ -13,7 +13,7 @@ sharper. Sums are means over rows in which the old fade.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 from operator import add
 from typing import Any
@@ -131,7 +131,7 @@ class Sums:
 
     def map(self, function: Callable[..., Any], *others: Sums) -> Sums:
         """Apply a function to every part."""
-        return Sums(*(function(*(getattr(one, f.name) for one in (self, *others))) for f in fields(Sums)))
+        return Sums(*map(function, *((one.falling, one.rising, one.Q, one.gram) for one in (self, *others))))
 
 
 def solved(sums: tuple[Sums, ...], H: Array, omega: Omega, c: Vector, floor: float, added: Bound = NO_BOUND) -> Array:
@@ -155,7 +155,7 @@ def _bound_minimum(terms: list[tuple[Loss, Sums]], H: Any, floor: float, added: 
         root = positive_root(rising, falling, H)
         if not (bool((total(rising) > 0).all()) and bool(xp.amax(root) < np.inf)):
             root = xp.where((total(rising) > 0) & (root < np.inf), root, H)
-    return xp.clip(root, floor, None)
+    return xp.clip(root, floor, None, out=root)
 
 
 def _powers(added: Bound, H: Array) -> dict[float, Array]:
@@ -395,10 +395,10 @@ def advance(
     fit, losses, A = _followed(fit, batch, references, state.weights, _usual(state, state.losses))
     mean = _faded(state.losses, losses, share)
     _check_range(state, mean, fit.H)
-    beside = losses - (mean if own is None else mean / references * own)
-    scatter = (1.0 - share) ** 2 * state.scatter + share**2 * np.outer(beside / references, beside / references)
-    weights, policy_state, settled = state.weights, state.policy, state.settled
+    weights, policy_state, scatter, settled = state.weights, state.policy, state.scatter, state.settled
     if len(omega) > 1:
+        beside = (losses - (mean if own is None else mean / references * own)) / references
+        scatter = (1.0 - share) ** 2 * scatter + share**2 * np.outer(beside, beside)
         weights, policy_state = policy.step(weights, mean / references, policy_state)
         after = [_losses_of(data, one.H, W, (loss,)) for one, W, loss in zip(alone, others, omega, strict=False)]
         known = np.concatenate(after) if after else references
@@ -587,12 +587,14 @@ def _sums_of(batch: Batch, A: Array, H: Array, per: float, losses: bool) -> tupl
     if batch.curved:
         found = [_curved_sums(data, A, H, loss, per, losses) for loss in omega]
         return tuple(sums for sums, _ in found), np.concatenate([values for _, values in found])
-    sweep = data.space.read(data.sweep(A.T, H, Ask(omega, losses=losses)))[0]
-    sums, rows = [], _rows_alone(data)
-    for loss, N, P in zip(omega, sweep.N, sweep.P, strict=True):
+    rows = _rows_alone(data)
+    plain = isinstance(rows, float)  # what W alone says is then left out of the sweep: arrays as large as H
+    sweep = data.space.read(data.sweep(A.T, H, Ask(omega, losses=losses, positive=not plain)))[0]
+    sums = []
+    for k, (loss, N) in enumerate(zip(omega, sweep.N, strict=True)):
         a, b = loss.exponents
         if loss.free_part == "gram" and rows is not None:  # which say everything, wherever h goes
-            heavy = A if isinstance(rows, float) else A * beside(rows, A)
+            heavy = A if plain else A * beside(rows, A)
             sums.append(Sums(N / per, None, None, as_numpy(heavy @ A.T).astype(np.float64) / per))
             continue
         alike = loss.free_part == "sums" and rows is not None
@@ -601,7 +603,11 @@ def _sums_of(batch: Batch, A: Array, H: Array, per: float, losses: bool) -> tupl
             N *= H
         else:
             N = _times_power(N, H, b)
-        sums.append(Sums(N, _times_power((P[:, :1] if alike else P) / per, H, -a)))
+        if alike and plain:
+            P = namespace(A).asarray(beside(row_sums(A), A), dtype=A.dtype)[:, None]
+        else:
+            P = sweep.P[k][:, :1] if alike else sweep.P[k]
+        sums.append(Sums(N, _times_power(P / per, H, -a)))
     return tuple(sums), sweep.losses
 
 
@@ -615,16 +621,14 @@ def _rows_alone(data: Data) -> Any:
 
 
 def _curved_sums(data: Data, A: Array, H: Array, loss: Loss, per: float, losses: bool) -> tuple[Sums, Vector]:
-    """The quadratic model of a batch under one loss."""
+    """The quadratic model of a batch under one loss, of which Q h is P, so that Q h - g is N."""
     one = np.ones(1)
     sweep = data.space.read(data.sweep(A.T, H, Ask((loss,), one, losses, one)))[0]
     if sweep.Q is None:
         N = sweep.N[0]
         N /= per
         return Sums(N, None, None, as_numpy(sweep.gram) / per), sweep.losses
-    N, P = sweep.N[0] / per, sweep.P[0] / per
-    Q = sweep.Q / per
-    return Sums(packed_product(Q, H) - (P - N), None, Q), sweep.losses
+    return Sums(sweep.N[0] / per, None, sweep.Q / per), sweep.losses
 
 
 def _spread(sums: Sums, part: float) -> Sums:

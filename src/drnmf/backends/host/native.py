@@ -21,7 +21,7 @@ from drnmf.backends.host.dense import DenseMatrix, mean_of, moments
 from drnmf.backends.host.sparse import SparseMatrix
 from drnmf.backends.observed import Pieces, pieces
 from drnmf.backends.tiles import sweep_tiles
-from drnmf.losses.base import Loss, Omega
+from drnmf.losses.base import Loss, Omega, need_nonzeros_only
 from drnmf.losses.beta import Beta
 from drnmf.losses.negative_binomial import NegativeBinomial
 from drnmf.numerics import SAFE_SQUARES, VANISHED, Array, Precision, Vector, identity_limit, model_floor, power_ceiling
@@ -153,10 +153,10 @@ class _Pass(NamedTuple):
         check_shapes(data.shape, W, H, ask)
         (_, n), r, dtype = data.shape, H.shape[0], data.dtype
         slots, shared = ask.slots * parts, ask.shared is not None
-        alone = shared and len(ask.omega) == 1
+        known = not ask.positive and ask.observed is None and need_nonzeros_only(ask.omega) and ask.weights is None
         N = _room(ask.into, "N", (slots, r, n), dtype)
-        P = _room(ask.into, "P", (0 if alone else slots, r, n), dtype)
-        Q = _room(ask.into, "Q", (0 if alone or ask.curvature is None else r * (r + 1) // 2, n), dtype)
+        P = _room(ask.into, "P", (0 if known or ask.shared_alone else slots, r, n), dtype)
+        Q = _room(ask.into, "Q", (0 if ask.shared_alone or ask.curvature is None else r * (r + 1) // 2, n), dtype)
         gram = np.empty((parts * r, r) if shared else (0, 0))
         losses = np.array([np.nan] * len(ask.omega))
         left, right = np.ascontiguousarray(W.T, dtype), np.ascontiguousarray(H, dtype)

@@ -49,11 +49,13 @@ class SparseMatrix(HostMatrix, UnweightedSparse):
 
     @classmethod
     def of(cls, X: sp.sparray, mean: float | None = None) -> Self:
-        # A copy of indices and values in canonical form: the caller's matrix may hold unsorted or repeated
-        # entries and stored zeros, and is not ours to change.
-        rows = sp.csr_array(X, copy=True)
-        rows.sum_duplicates()
-        rows.eliminate_zeros()
+        rows = sp.csr_array(X)
+        whole = all(part.flags.c_contiguous for part in (rows.data, rows.indices, rows.indptr))
+        if not (whole and rows.has_canonical_format and rows.data.all()):
+            # unsorted or repeated entries, or stored zeros, in a matrix that is the caller's and not ours to change
+            rows = sp.csr_array(rows, copy=True)
+            rows.sum_duplicates()
+            rows.eliminate_zeros()
         own = float(rows.data.sum(dtype=np.float64)) / (rows.shape[0] * rows.shape[1]) if mean is None else mean
         with np.errstate(over="ignore"):  # in a unit where it is too large, `scaled` finds it in another
             squared_norm = float(np.square(rows.data, dtype=np.float64).sum())
