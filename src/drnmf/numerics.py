@@ -192,8 +192,8 @@ AT_FLOOR = 4.0
 VANISHED = 16 * EPS
 """A component whose norm is below this fraction of the largest is all floor: the other side of it stays where it is."""
 
-POLICY_DELAY = 100
-"""Frank-Wolfe steps that the default policy takes before it reacts."""
+POLICY_DELAY, POLICY_PLAIN = 100, 30
+"""Frank-Wolfe steps that the default policy takes before it reacts, and how many of the first never grow."""
 
 RESTART_RISE = 1e-3
 """Extrapolation starts anew when what is minimised is this fraction above the best met: lambda alone moves it less."""
