@@ -151,6 +151,12 @@ NEWTON_HALVINGS = 1
 NEWTON_PASSES = 4
 """Passes of coordinate descent over the quadratic model of a Newton step."""
 
+LARGEST_SINGLE = 1 << 26
+"""Most entries of X that rough runs see in single precision: it is a copy, of 256 MB here."""
+
+SINGLE_RANGE = 1e12
+"""Entries of X that are this many times larger or smaller than its mean are not for single precision."""
+
 EXTRAPOLATE_EVERY = 2
 """Iterations of Newton steps between two trials of a point further along their direction."""
 
