@@ -20,6 +20,12 @@ WeightState = tuple[Vector, Any]
 """lambda, and the state of the policy that moves it: what a run under other references goes on with."""
 
 
+def _floored(weights: Vector) -> Vector:
+    """Keep weights where a few steps can raise them: one that reaches zero could never come back."""
+    floored = np.maximum(weights, WEIGHT_FLOOR)
+    return np.asarray(floored / floored.sum())
+
+
 def _largest(scaled_losses: Vector) -> float:
     """The largest scaled loss, regrets of either sign, or one where the fit is exact and all are zero."""
     return float(abs(scaled_losses).max()) or 1.0
@@ -139,9 +145,7 @@ class Mirror(Policy):
 
     def step(self, weights: Vector, scaled_losses: Vector, state: int) -> tuple[Vector, int]:
         direction = self.eta / np.sqrt(state) * scaled_losses / _largest(scaled_losses)
-        # A weight that reaches zero could never come back: keep it where a few steps can raise it.
-        floored = np.maximum(simplex.entropy_step(weights, direction), WEIGHT_FLOOR)
-        return floored / floored.sum(), state + 1
+        return _floored(simplex.entropy_step(weights, direction)), state + 1
 
 
 @dataclass(frozen=True)
@@ -201,8 +205,7 @@ class Reactive(Policy):
             steady = float(weights @ (advantage * last)) > 0
             eta = min(eta * self.up, self.eta) if steady else max(eta * self.down, self.smallest)
         direction = np.clip(eta * (advantage + self.gain * (advantage - last)), -_LARGEST_MOVE, _LARGEST_MOVE)
-        floored = np.maximum(simplex.entropy_step(weights, direction), WEIGHT_FLOOR)
-        return floored / floored.sum(), Advance(k, eta, advantage)
+        return _floored(simplex.entropy_step(weights, direction)), Advance(k, eta, advantage)
 
     def _towards_largest(self, weights: Vector, scaled_losses: Vector, state: Advance) -> tuple[Vector, Advance]:
         """Take a Frank-Wolfe step, longer the longer it goes to the same loss."""
@@ -210,7 +213,7 @@ class Reactive(Policy):
         k, stays = state.k + 1, largest == state.largest and state.k > self.plain
         pace = max(min(self.growth * state.pace, self.longest * k), 1.0) if stays else 1.0
         moved = weights + pace / k * (simplex.linear_oracle(scaled_losses) - weights)
-        return moved, Advance(k, self.eta, None, largest, pace)
+        return _floored(moved), Advance(k, self.eta, None, largest, pace)
 
 
 _LARGEST_MOVE = 3.0  # of a log-weight in one iteration
@@ -239,8 +242,7 @@ class Level(Policy):
     def follow(self, weights: Vector, scaled_losses: Vector, overlap: Vector, state: int) -> tuple[Vector, int]:
         above = np.where(weights > 2.0 * WEIGHT_FLOOR, weights, 0.0)
         found = simplex.saddle(scaled_losses, self.share * overlap, above / above.sum())
-        floored = np.maximum(found, WEIGHT_FLOOR)
-        return floored / floored.sum(), state
+        return _floored(found), state
 
 
 @dataclass(frozen=True)
