@@ -151,6 +151,12 @@ NEWTON_HALVINGS = 1
 NEWTON_PASSES = 4
 """Passes of coordinate descent over the quadratic model of a Newton step."""
 
+LARGEST_SINGLE = 1 << 26
+"""Most entries of X that rough runs see in single precision: it is a copy, of 256 MB here."""
+
+SINGLE_RANGE = 1e12
+"""Entries of X that are this many times larger or smaller than its mean are not for single precision."""
+
 EXTRAPOLATE_EVERY = 2
 """Iterations of Newton steps between two trials of a point further along their direction."""
 
@@ -192,8 +198,8 @@ AT_FLOOR = 4.0
 VANISHED = 16 * EPS
 """A component whose norm is below this fraction of the largest is all floor: the other side of it stays where it is."""
 
-POLICY_DELAY = 100
-"""Frank-Wolfe steps that the default policy takes before it reacts."""
+POLICY_DELAY, POLICY_PLAIN = 100, 30
+"""Frank-Wolfe steps that the default policy takes before it reacts, and how many of the first never grow."""
 
 RESTART_RISE = 1e-3
 """Extrapolation starts anew when what is minimised is this fraction above the best met: lambda alone moves it less."""

@@ -158,6 +158,20 @@ def test_the_reactive_policy_begins_with_frank_wolfe_and_caps_its_moves() -> Non
     np.testing.assert_allclose(after.advantage, [0.25, -0.25])
 
 
+def test_frank_wolfe_steps_grow_while_one_loss_stays_the_largest() -> None:
+    policy = Reactive(delay=20, plain=2, growth=1.5, longest=0.6)
+    losses, (weights, state), steps = [HIGH, HIGH, HIGH, HIGH, HIGH[::-1], HIGH[::-1]], policy.init(2), []
+    for scaled in losses:
+        to = np.eye(2)[int(np.argmax(scaled))]
+        moved, state = policy.step(weights, np.array(scaled), state)
+        steps.append(float((moved - weights)[0] / (to - weights)[0]))
+        weights = moved
+    np.testing.assert_allclose(steps, [1 / 2, 1 / 3, 1.5 / 4, 1.5**2 / 5, 1 / 6, 1.5 / 7])
+    for _ in range(14):
+        weights, state = policy.step(weights, np.array(HIGH), state)
+    assert state.pace / state.k == pytest.approx(0.6)  # up to the longest
+
+
 def test_policies_by_name() -> None:
     assert as_policy("frank-wolfe-2") == FrankWolfe(2.0)
     assert as_policy(Mirror()) == Mirror()

@@ -13,11 +13,17 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 import numpy as np
 
 from drnmf.algorithms.updates.base import State
-from drnmf.numerics import POLICY_DELAY, WEIGHT_FLOOR, Vector
+from drnmf.numerics import POLICY_DELAY, POLICY_PLAIN, WEIGHT_FLOOR, Vector
 from drnmf.objective import simplex
 
 WeightState = tuple[Vector, Any]
 """lambda, and the state of the policy that moves it: what a run under other references goes on with."""
+
+
+def _floored(weights: Vector) -> Vector:
+    """Keep weights where a few steps can raise them: one that reaches zero could never come back."""
+    floored = np.maximum(weights, WEIGHT_FLOOR)
+    return np.asarray(floored / floored.sum())
 
 
 def _largest(scaled_losses: Vector) -> float:
@@ -139,18 +145,21 @@ class Mirror(Policy):
 
     def step(self, weights: Vector, scaled_losses: Vector, state: int) -> tuple[Vector, int]:
         direction = self.eta / np.sqrt(state) * scaled_losses / _largest(scaled_losses)
-        # A weight that reaches zero could never come back: keep it where a few steps can raise it.
-        floored = np.maximum(simplex.entropy_step(weights, direction), WEIGHT_FLOOR)
-        return floored / floored.sum(), state + 1
+        return _floored(simplex.entropy_step(weights, direction)), state + 1
 
 
 @dataclass(frozen=True)
 class Advance:
-    """State of `Reactive`: iterations so far, the current step, and the last advantages."""
+    """State of `Reactive`: iterations so far, the current step, and the last advantages.
+
+    Before it reacts: which loss was the largest, and how many times as long as 1/(k+1) the last step was for it.
+    """
 
     k: int
     eta: float
     advantage: Vector | None = None
+    largest: int = -1
+    pace: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -165,7 +174,12 @@ class Reactive(Policy):
     factors follow lambda only slowly, and an answer to the distance alone would overshoot. eta grows by `up` while
     the advantages keep their sign (<A^(k), A^(k-1)>_lambda > 0) and falls by `down` when they turn.
 
-    delay : iterations of Frank-Wolfe steps 1/(k+1) first (see `updates.monotone`).
+    Which local minimum a run ends in is decided early, so lambda follows Frank-Wolfe at first. But steps of 1/k hardly
+    move it after a while, and steps of second order wait for it: so they grow by `growth` while one loss stays the
+    largest, and are 1/(k+1) again once another one is.
+
+    delay, plain : iterations of Frank-Wolfe steps first, and how many of them are 1/(k+1) whatever the losses do
+    growth, longest : of such a step, with every iteration in which the same loss is the largest; up to where it grows
     """
 
     eta: float = 2.0
@@ -174,6 +188,9 @@ class Reactive(Policy):
     down: float = 0.5
     smallest: float = 1e-3
     delay: int = 0
+    plain: int = POLICY_PLAIN
+    growth: float = 1.2
+    longest: float = 0.2
 
     def init(self, p: int) -> tuple[Vector, Advance]:
         return simplex.uniform(p), Advance(1, self.eta)
@@ -181,15 +198,22 @@ class Reactive(Policy):
     def step(self, weights: Vector, scaled_losses: Vector, state: Advance) -> tuple[Vector, Advance]:
         k = state.k + 1
         if state.k <= self.delay:
-            return FrankWolfe().step(weights, scaled_losses, state.k)[0], Advance(k, self.eta)
+            return self._towards_largest(weights, scaled_losses, state)
         advantage = (scaled_losses - weights @ scaled_losses) / _largest(scaled_losses)
         eta, last = state.eta, advantage if state.advantage is None else state.advantage
         if state.advantage is not None:
             steady = float(weights @ (advantage * last)) > 0
             eta = min(eta * self.up, self.eta) if steady else max(eta * self.down, self.smallest)
         direction = np.clip(eta * (advantage + self.gain * (advantage - last)), -_LARGEST_MOVE, _LARGEST_MOVE)
-        floored = np.maximum(simplex.entropy_step(weights, direction), WEIGHT_FLOOR)
-        return floored / floored.sum(), Advance(k, eta, advantage)
+        return _floored(simplex.entropy_step(weights, direction)), Advance(k, eta, advantage)
+
+    def _towards_largest(self, weights: Vector, scaled_losses: Vector, state: Advance) -> tuple[Vector, Advance]:
+        """Take a Frank-Wolfe step, longer the longer it goes to the same loss."""
+        largest = int(np.argmax(scaled_losses))
+        k, stays = state.k + 1, largest == state.largest and state.k > self.plain
+        pace = max(min(self.growth * state.pace, self.longest * k), 1.0) if stays else 1.0
+        moved = weights + pace / k * (simplex.linear_oracle(scaled_losses) - weights)
+        return _floored(moved), Advance(k, self.eta, None, largest, pace)
 
 
 _LARGEST_MOVE = 3.0  # of a log-weight in one iteration
@@ -218,8 +242,7 @@ class Level(Policy):
     def follow(self, weights: Vector, scaled_losses: Vector, overlap: Vector, state: int) -> tuple[Vector, int]:
         above = np.where(weights > 2.0 * WEIGHT_FLOOR, weights, 0.0)
         found = simplex.saddle(scaled_losses, self.share * overlap, above / above.sum())
-        floored = np.maximum(found, WEIGHT_FLOOR)
-        return floored / floored.sum(), state
+        return _floored(found), state
 
 
 @dataclass(frozen=True)

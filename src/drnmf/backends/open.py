@@ -7,6 +7,7 @@ from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, cast
 
 from drnmf.backends.base import Data, Layer
+from drnmf.backends.host import in_single as in_single
 from drnmf.backends.host import open_data as open_data
 from drnmf.backends.host import reopened as reopened
 from drnmf.losses.base import Omega

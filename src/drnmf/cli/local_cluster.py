@@ -20,23 +20,39 @@ from pathlib import Path
 SECONDS = 3.0
 """Time for the processes to end before they are killed."""
 
+PATIENCE = 60.0
+"""Seconds without any worker after which the cluster ends: Dask starts a worker again that dies, for ever, and gives up
+one that cannot start, without a word to those who wait for it."""
+
+GAVE_UP = 3
+"""Exit code of the process that held the scheduler where its patience has ended."""
+
 
 @contextmanager
-def local_cluster(workers: int, threads: int, folder: Path) -> Iterator[str]:
+def local_cluster(workers: int, threads: int, folder: Path, patience: float = PATIENCE) -> Iterator[str]:
     """Start a cluster of processes for the time of the block, and give the address of its scheduler.
 
-    `folder` is for all that they write, and is removed with them.
+    `folder` is for all that they write, and is removed with them. Once there was no worker for as long as `patience`
+    the cluster ends, what waits for it fails, and the error says so.
     """
     from drnmf.files import uninterrupted
 
     silence = "ignore:resource_tracker:UserWarning"  # semaphores of killed workers are removed without a word
     environment = os.environ | {"OMP_NUM_THREADS": str(threads), "PYTHONWARNINGS": silence}
-    command, pipe = [sys.executable, "-P", __file__, str(workers), str(folder)], subprocess.PIPE
+    command, pipe = [sys.executable, "-P", __file__, str(workers), str(folder), str(patience)], subprocess.PIPE
     with subprocess.Popen(
         command, stdin=pipe, stdout=pipe, text=True, start_new_session=True, env=environment
     ) as process:
         try:
             yield _address(process)
+        except Exception as error:
+            with suppress(subprocess.TimeoutExpired):  # its connections close a moment before it has ended
+                if process.wait(0.5) == GAVE_UP:
+                    reason = (
+                        f"all workers have ended, and for {patience:g} seconds none could be started in their place"
+                    )
+                    raise OSError(f"{reason} (what they said is above; is there memory enough?).") from error
+            raise
         finally:
             with uninterrupted():
                 _end(process, folder)
@@ -69,8 +85,8 @@ def _end(process: subprocess.Popen[str], folder: Path) -> None:
         time.sleep(0.05)
 
 
-def _serve(workers: int, folder: str) -> None:
-    """Start the cluster, print its address, and wait for the end of standard input."""
+def _serve(workers: int, folder: str, patience: float) -> None:
+    """Start the cluster, print its address, and wait for the end of standard input, or of its patience."""
     answers, ended = os.fdopen(os.dup(1), "w"), threading.Event()
     reader, writer = os.pipe()
     threading.Thread(target=_forward, args=(reader, os.dup(2), ended), daemon=True).start()
@@ -90,6 +106,12 @@ def _serve(workers: int, folder: str) -> None:
         print("error", " ".join(f"{type(error).__name__}: {error}".split()), file=answers, flush=True)
     else:
         print("address", cluster.scheduler_address, file=answers, flush=True)
+        seen = time.monotonic()
+        while time.monotonic() - seen < patience:
+            time.sleep(min(1.0, patience / 10))
+            if cluster.scheduler.workers:
+                seen = time.monotonic()
+        _leave(folder, GAVE_UP)
     threading.Event().wait()
 
 
@@ -104,19 +126,24 @@ def _forward(reader: int, errors: int, ended: threading.Event) -> None:
 
 
 def _wait(folder: str, ended: threading.Event) -> None:
-    """End this process and its workers, without any of the steps of an orderly end, when nobody needs them any more."""
+    """End this process and its workers when nobody needs them any more."""
+    sys.stdin.read()
+    ended.set()
+    _leave(folder)
+
+
+def _leave(folder: str, code: int = 0) -> None:
+    """End this process and its workers, without any of the steps of an orderly end."""
     import logging
     import multiprocessing
 
-    sys.stdin.read()
-    ended.set()
     logging.disable()
     for process in multiprocessing.active_children():
         process.kill()
         process.join()
     shutil.rmtree(folder, ignore_errors=True)
-    os._exit(0)
+    os._exit(code)
 
 
 if __name__ == "__main__":
-    _serve(int(sys.argv[1]), sys.argv[2])
+    _serve(int(sys.argv[1]), sys.argv[2], float(sys.argv[3]))

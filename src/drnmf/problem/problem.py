@@ -22,7 +22,8 @@ from drnmf.backends.observed import HeldOut, Stored, weigh
 from drnmf.backends.open import reopened
 from drnmf.backends.products import split_columns
 from drnmf.backends.tensor import modes_of
-from drnmf.losses.base import Loss, Omega
+from drnmf.losses.base import Loss, Omega, is_quadratic
+from drnmf.losses.beta import Beta
 from drnmf.numerics import REFERENCE_FLOOR, Array, Grid, Indices, Vector, positive_scale
 from drnmf.objective.constraints import UNCONSTRAINED, Constraints
 from drnmf.objective.objective import Objective
@@ -204,6 +205,24 @@ class Problem:
     def begun(self, start: Start) -> Problem:
         """Return the same from a start, of a tensor its blocks: products of their columns need not be kept."""
         return replace(self, start=self.blocks(start) if self.columns else start, spent=0, weight_state=None)
+
+    def coarse(self, single: Data | None) -> Problem:
+        """Return the same with X, which is handed in, and the start in single precision, for runs that others continue.
+
+        Itself where that saves nothing, and where powers of X that the losses need may leave its range.
+        """
+        kept = self.penalties or not self.constraints.free or is_quadratic(self.omega)
+        floored = self.data.zeros and any(loss.infinite_at_zero for loss in self.omega)
+        large = not all(isinstance(loss, Beta) and 0 <= loss.beta <= 2 for loss in self.omega)
+        if single is None or kept or floored or large:
+            return self
+        return replace(self, data=single, start=tuple(np.asarray(F, single.dtype) for F in self.begins))
+
+    def refined(self, run: Result) -> Result:
+        """Return where a run of `coarse` stands, in the precision of X, with its losses there."""
+        fine = replace(run, blocks=tuple(np.asarray(F, self.data.dtype) for F in run.blocks))
+        fine = replace(fine, losses=losses_of(self.data, fine.W, fine.H, self.omega))
+        return fine.under(run.references)
 
     def resumed(self, run: Result) -> Problem:
         """Return the same from where a run of it stands, with the iterations that the run has left."""

@@ -18,8 +18,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from drnmf.algorithms.initialize import Start
-from drnmf.algorithms.result import Result
+from drnmf.algorithms.result import Interrupted, Result
 from drnmf.backends.base import losses_of
+from drnmf.backends.open import in_single
 from drnmf.numerics import REFERENCE_FLOOR, REFERENCE_MARGIN, REFERENCE_ROUNDS, ROUNDING, Vector
 from drnmf.objective.simplex import one_per_beta
 from drnmf.problem.problem import Problem, point_of, reference_floors
@@ -51,7 +52,8 @@ def compute_references(problem: Problem, starts: list[Start], runner: Runner) ->
     """
     data, omega = problem.data, problem.omega
     floors = reference_floors(data, omega)  # first: a backend learns which losses are to come
-    runs = solve([problem.alone(loss).begun(start) for loss in omega for start in starts], runner.alone(level=True))
+    asked = [problem.alone(loss).begun(start) for loss in omega for start in starts]
+    runs = _paused(asked, runner.alone(level=True)) if runner.rough else solve(asked, runner.alone(level=True))
     groups = [runs[i : i + len(starts)] for i in range(0, len(runs), len(starts))]
     best = [smallest(group) for group in groups]
     found = np.array([run.losses[0] for run in best])
@@ -64,6 +66,19 @@ def compute_references(problem: Problem, starts: list[Start], runner: Runner) ->
     )
     table = np.array([losses_of(data, run.W, run.H, omega) for run in best])
     return References(np.maximum(found, floors), tuple(best), table, floors, notes, runner.rough)
+
+
+def _paused(asked: list[Problem], runner: Runner) -> list[Result]:
+    """Make runs that pause, in single precision where X has one: they stop long before its digits count."""
+    single = in_single(asked[0].data)
+    coarse = [problem.coarse(single) for problem in asked]
+    try:
+        runs = solve(coarse, runner)
+    except Interrupted as stop:
+        own = next((one for one in asked if one.omega == stop.result.omega), None)
+        raise (stop if own is None else Interrupted(own.refined(stop.result))) from None
+    pairs = zip(asked, coarse, runs, strict=True)
+    return [run if rough is problem else problem.refined(run) for problem, rough, run in pairs]
 
 
 def check_references(references: ArrayLike, p: int) -> Vector:
@@ -112,8 +127,8 @@ def run_improving(
     """
     found = found if found.rough else improved(problem, found, (), runner)
     scaled = problem.over(found.values)
-    first, margin = (runner.roughly(), None) if found.rough else (runner, _margin(found))
-    done = solve([scaled.begun(start) for start in starts], first, margin=margin)
+    asked = [scaled.begun(start) for start in starts]
+    done = _paused(asked, runner.roughly()) if found.rough else solve(asked, runner, margin=_margin(found))
     for turn in range(0 if all(run.reason in STOPPED for run in done) else REFERENCE_ROUNDS):
         better = improved(problem, found, done, runner)
         margin = _margin(better) if turn + 1 < REFERENCE_ROUNDS else None
