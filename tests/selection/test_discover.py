@@ -50,6 +50,7 @@ def test_the_planted_components_are_found(found):
     assert found.rank == 3
     assert found.stable.all()
     assert found.summary() == "3 stable components of 3, under KL (counts)."
+    assert repr(found) == f"<Discovery: {found.summary()}>"  # what a notebook shows, and not all arrays
     truth = np.repeat(np.eye(3), 8, axis=1)
     assert sorted(drnmf.match(found.components, truth).index.tolist()) == [0, 1, 2]
     np.testing.assert_allclose(found.components.sum(axis=1), 1.0)

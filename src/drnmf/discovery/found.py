@@ -173,7 +173,7 @@ def _stacked(discovery: Named, shown: Places) -> Figure:
     return drawing
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Discovery(Named):
     """What `drnmf.discover` found, with names on everything, as tables, as a model, as a page and as pictures.
 

@@ -33,7 +33,7 @@ NAMED_FROM = 0.9
 """Similarity to a known component from which ours carries its name."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Named(SearchResult):
     """What `drnmf.discover` found, with names on everything; stable components come first, each by contribution.
 

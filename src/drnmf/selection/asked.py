@@ -31,7 +31,7 @@ from drnmf.solve.encode import Encoder
 HEAVY_CHOICES = ("auto", "keep", "cap")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class SearchResult:
     """What a search found. Components are those of the consensus: stable ones first, each by contribution.
 
@@ -126,6 +126,9 @@ class SearchResult:
     def counts(self) -> bool:
         """Whether X is taken to hold counts: its noise says so, or runs drew it as counts; True where nobody looked."""
         return self.noise is None or self.noise.counts or self.resample == POISSON
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {self.summary()}>"
 
     def summary(self) -> str:
         """Say in a few sentences what was found; what is missing, and what to do about it, comes first."""

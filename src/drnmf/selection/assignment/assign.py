@@ -43,7 +43,7 @@ PART, LEAST_ROWS = 1 << 19, 64
 """Entries of X between two looks at the clock, and rows at least."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Assignment:
     """What `assign` found.
 
@@ -71,6 +71,9 @@ class Assignment:
     def active(self) -> np.ndarray[Any, np.dtype[np.int64]]:
         """How many components every row has, (m,)."""
         return np.asarray((np.asarray(self.contributions) > 0).sum(axis=1), dtype=np.int64)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {self.summary()}>"
 
     def summary(self) -> str:
         """Say in a sentence what was found."""

@@ -149,7 +149,7 @@ class Bars:
         return replace(self, estimate=estimate, lower=lower, upper=upper)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Intervals:
     """How sure the factors of a fit are.
 
@@ -177,6 +177,9 @@ class Intervals:
         parts = None if self.contributions is None else self.contributions.reordered(order, 1).holding(W)
         components = self.components.reordered(order, 0).holding(H)
         return replace(self, components=components, contributions=parts, found_in=self.found_in[order])
+
+    def __repr__(self) -> str:
+        return f"<{self.summary()}>"
 
     def summary(self) -> str:
         """Say what the intervals cover, by how many draws, and of what."""
