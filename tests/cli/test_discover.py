@@ -300,3 +300,19 @@ def test_transform_does_not_advise_what_it_lacks(here: Path) -> None:
     Path("y.csv").write_text("gene,a,b\ng1,1,-2\n")
     said = run("transform", "x-drnmf", "y.csv", code=1)
     assert "row 'g1', column 'b' is -2, and NMF needs values >= 0: correct it, or use a model that was fitted" in said
+
+
+def test_what_was_left_out_is_said_before_the_answer(here: Path) -> None:
+    """In the terminal, in summary.json and on top of the page."""
+    rng = np.random.default_rng(10)
+    V = rng.gamma(1.0, size=(60, 3)) @ rng.gamma(1.0, size=(3, 40))
+    X = np.clip(np.rint(V * 100.0 / V.mean() + 8.0 * rng.normal(size=V.shape)), 0.0, 255.0)
+    np.savetxt("picture.csv", X, delimiter=",", fmt="%d")
+    said = run("discover", "picture.csv", *FAST[:2], "--ranks", "3", "--betas", "2", *FAST[6:], "--out", "out")
+    caution = re.match(r"[0-9]+ entries \([0-9.]+ %\) are at the largest value, 255", said)
+    assert caution
+    search = json.loads(Path("out/summary.json").read_text())["discovery"]
+    assert search["cautions"][0].startswith(caution[0])
+    assert said.startswith(f"{search['cautions'][0]} {search['finding']}")
+    page = Path("out/report.html").read_text()
+    assert page.index(caution[0]) < page.index("How many components")

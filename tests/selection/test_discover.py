@@ -15,6 +15,7 @@ from drnmf.losses.beta import KL
 from drnmf.problem.receive import Received
 from drnmf.selection.alpha import sparsity_path
 from drnmf.selection.choose import Tried, best_rank
+from drnmf.selection.entries import Caution
 from drnmf.selection.likelihood.scores import Scores
 from drnmf.selection.noise import NoiseProfile, read_noise
 from drnmf.selection.rank import check_ranks
@@ -44,6 +45,13 @@ def found() -> drnmf.selection.asked.SearchResult:
 
 def same(one, other) -> bool:
     return np.array_equal(one.components, other.components) and np.array_equal(one.stability, other.stability)
+
+
+def test_cautions_come_before_the_answer(found):
+    doubted = replace(found, notes=("Plain.", Caution("The rank is uncertain.")))
+    assert doubted.cautions == ("The rank is uncertain.",)
+    assert doubted.summary() == f"The rank is uncertain. {found.summary()}"
+    assert doubted.headline() == found.headline() == found.summary()
 
 
 def test_the_planted_components_are_found(found):

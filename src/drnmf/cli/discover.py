@@ -192,6 +192,7 @@ def _summary(discovery: Named, matrix: Matrix, warned: list[str], profiles: str)
     search = discovered(discovery, profiles)
     search["missing"] = [in_options(what) for what in search["missing"]]
     search["finding"] = in_options(search["finding"])
+    search["cautions"] = [in_options(caution) for caution in search["cautions"]]
     return {"notes": [*map(in_options, (*matrix.notes, *discovery.notes)), *warned], "discovery": search}
 
 

@@ -114,7 +114,8 @@ def discovered(discovery: Named, profiles: str = "columns") -> schema.Discovered
         "counts": discovery.counts,
         "profiles": profiles,
         "penalties": list(discovery.penalties),
-        "finding": discovery.summary(),
+        "finding": discovery.headline(),
+        "cautions": list(discovery.cautions),
         "stages": discovery.stages,
     }
 

@@ -150,6 +150,8 @@ def _hero(run: Run) -> str:
         first = run.summary["discovery"]["finding"]
     if not first:
         first, second = losses_headline(run.summary, None if run.H is None else run.H.shape[0])
+    if "discovery" in run.summary:
+        second = " ".join((*run.summary["discovery"]["cautions"], *filter(None, (second,))))
     first = first or f"{_title(run)}: done."
     first = " ".join(filter(None, (first, unconverged(run.summary, run.table(schema.FRONT)))))
     more = f"<p>{_whole_names(second)}</p>" if second else ""

@@ -219,6 +219,7 @@ class Discovered(TypedDict):
     profiles: str
     penalties: list[str]
     finding: str
+    cautions: list[str]
     stages: list[dict[str, Any]]
 
 

@@ -17,7 +17,7 @@ from drnmf.problem.weights import reading_of
 from drnmf.selection.alpha import AlphaPath
 from drnmf.selection.assignment.assign import Assignment, assigned, encoded, opened
 from drnmf.selection.choose import Rows
-from drnmf.selection.entries import Indices
+from drnmf.selection.entries import Caution, Indices
 from drnmf.selection.intervals import check_level
 from drnmf.selection.intervals.bars import Intervals
 from drnmf.selection.matching import Known, Matching, match
@@ -130,8 +130,17 @@ class SearchResult:
     def __repr__(self) -> str:
         return f"<{type(self).__name__}: {self.summary()}>"
 
+    @property
+    def cautions(self) -> tuple[str, ...]:
+        """Those of the notes that say what was left out of X, or why not to be sure."""
+        return tuple(note for note in self.notes if isinstance(note, Caution))
+
     def summary(self) -> str:
-        """Say in a few sentences what was found; what is missing, and what to do about it, comes first."""
+        """Say in a few sentences what was found; why not to be sure, what is missing and what to do come first."""
+        return " ".join((*self.cautions, self.headline()))
+
+    def headline(self) -> str:
+        """Say what was found, without the cautions."""
         count, ended, first = int(self.stable.sum()), sum(run.whole for run in self.runs), ""
         if self.missing:
             cure = "let it run to its end" if self.interrupted else f"raise max_time, which was {self.max_time:g} s"

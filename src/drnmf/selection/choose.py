@@ -22,7 +22,7 @@ from drnmf.losses.beta import KL, Beta
 from drnmf.losses.names import noise_of
 from drnmf.losses.negative_binomial import NegativeBinomial
 from drnmf.numerics import Vector
-from drnmf.selection.entries import Facts
+from drnmf.selection.entries import Caution, Facts
 from drnmf.selection.folds import Fold, count_parameters
 from drnmf.selection.likelihood.masses import NegativeBinomialNoise, Noise, PoissonNoise, noise_for
 from drnmf.selection.likelihood.scores import PROOF, Compared, Scores, compare, joined, simplest
@@ -254,10 +254,11 @@ def doubt(tried: Sequence[Tried]) -> tuple[str, ...]:
     if _compared(tried) is None or best_rank(tried).merit > 0.0 or len(near := near_best(tried)) < 2:
         return ()
     ranks = [one.rank for one in near]
-    return (
+    said = (
         f"The rank is uncertain, between {min(ranks)} and {max(ranks)}: these predict held-out entries about as well, "
-        "and fewer of their components come again than do not.",
+        "and fewer of their components come again than do not."
     )
+    return (Caution(said),)
 
 
 def _as_said(tried: Sequence[Tried]) -> Sequence[Tried]:
@@ -367,11 +368,12 @@ def outlying(held: float, expected: float, name: str) -> tuple[str, ...]:
     """Say that a few entries hold much more of the loss than the noise expects, where that is so."""
     if not held > OUTLYING * expected:
         return ()
-    return (
+    said = (
         f"A few entries lie far from the fit: one in a hundred holds {100 * held:.0f} % of the loss, where {name} "
         f"expects {100 * expected:.0f} %. If they are errors, leave them out (NaN): they widen the noise, and may make "
-        "components of their own.",
+        "components of their own."
     )
+    return (Caution(said),)
 
 
 def structured(share: float, rank: int, much: bool) -> tuple[str, ...]:

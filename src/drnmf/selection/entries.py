@@ -26,6 +26,12 @@ SAMPLE = 200_000
 """Entries that are enough to tell one noise from another: of larger X some rows and columns are looked at."""
 
 
+class Caution(str):
+    """A remark that belongs beside the answer, not below it: what was left out of X, or why not to be sure."""
+
+    __slots__ = ()
+
+
 NO_GRID = Grid()
 
 
@@ -136,7 +142,7 @@ def without_cut_off(received: Received) -> Received:
         return received
     X = X.copy()
     X[cut] = np.nan
-    note = (
+    note = Caution(
         f"{int(cut.sum())} entries ({100 * share:.2g} %) are at the largest value, {top:g}, many more than below it: "
         "readings were cut off there, and these are left out. Where they are right, give all entries the weight one."
     )

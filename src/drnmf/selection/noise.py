@@ -131,7 +131,7 @@ class NoiseProfile:
         solutions = {row["name"]: solutions[old["name"]] for row, old in zip(table, self.table, strict=True)}
         notes = self.notes
         for row, old in zip(table, self.table, strict=True):
-            notes = tuple(note.replace(old["name"], row["name"]) for note in notes)
+            notes = tuple(type(note)(note.replace(old["name"], row["name"])) for note in notes)
         best = _magnified(best, power) if isinstance(best, NegativeBinomial) else best
         return replace(self, best=best, table=table, solutions=solutions, notes=notes)
 
