@@ -178,7 +178,7 @@ def repeat(seeds: range) -> list[dict[str, Any]]:
             whole = BetaNMF(r, beta=beta, random_state=seed, tol=1e-8, max_iter=2000).fit(X)
             end, warm = float(loss_of(whole, X)[0]), None
             model, ratios = BetaNMF(r, beta=beta, random_state=seed), [np.inf]
-            while len(ratios) < 21 and (len(ratios) < 3 or ratios[-2] - ratios[-1] > 1e-4):
+            while len(ratios) < 21 and (len(ratios) < 3 or abs(ratios[-2] - ratios[-1]) > 1e-5):
                 for _ in range(100):
                     warm = model._take_rows(X, forget=250, warm=warm)
                 ratios.append(float(loss_of(model, X)[0]) / end)

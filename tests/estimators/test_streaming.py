@@ -17,6 +17,7 @@ from drnmf.objective.objective import Objective
 from drnmf.objective.penalty import Setting
 from drnmf.selection.growth import leftover
 from drnmf.solve.encode import Encoding
+from drnmf.solve.stream import Sums, _spread
 
 LOSSES = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, "nb:30"]
 MODELS = [
@@ -506,3 +507,15 @@ def test_a_heavy_row_that_comes_again_is_known_and_stays_what_it_is(given: Any, 
     for one in (model, other):
         one.partial_fit(given(X[:40])).partial_fit(given(X[40:80]))
     np.testing.assert_array_equal(other.components_, model.components_)
+
+
+def test_only_entries_that_rows_ask_for_more_of_are_spread_where_they_come_again():
+    """Else steps that multiply take hundreds of batches from 1e-12, and the zeros of an exact fit would go."""
+    H = np.array([[1e-12, 4.0, 0.0], [4.0, 2.0, 1.0]])
+    falling = np.array([[2e-12, 3.0, 0.0], [4.0, 1.0, 1.0]])  # A of Kullback-Leibler, N h
+    sums = Sums(falling, np.ones((2, 1)))
+    again = _spread(sums, 0.01, KL, H).falling
+    assert again[0, 0] > 1e-3
+    kept = np.array([[False, True, True], [True, True, True]])
+    np.testing.assert_array_equal(again[kept], falling[kept])
+    assert (_spread(sums, 0.01, KL).falling > 0).all()

@@ -78,6 +78,10 @@ STEPS_AGAIN, FURTHEST = 2, 2.0
 """Steps of a bound for W of rows that come again, and the largest change of an entry that is taken further (`_beyond`).
 As good as the three sweeps of `Encoding`: its third only tells whether a step was too long."""
 
+SPREAD_AGAIN = 8
+"""Of rows that come again every batch of so many has its columns spread (`_spread`). An entry of H that is all but zero
+grows by a few per cent with every batch, and would take a thousand of them; but to spread is a pass over H."""
+
 KEPT = 0.05
 """Least part of an even spread over the components that the projection of a row leaves."""
 
@@ -441,7 +445,7 @@ def _met(
     rows, r = data.shape[0], one.H.shape[0]
     seen = state.rows + rows + (state.made_of if one.start is not None else 0)
     share = share_of(rows, seen, forget, FADE if one.curved else BOUNDS_FADE) if seen > rows else 1.0
-    spread = 0.0 if one.curved or (again and state.batches) else r / (r + seen)
+    spread = 0.0 if one.curved or (again and state.batches % SPREAD_AGAIN) else r / (r + seen)
     alone = is_frobenius(omega) and len(state.weights) == 1  # losses that are compared are of models that forget alike
     heavy = _meeting(one, data, share, share_of(rows, seen, forget, 1.0)) if alone else None
     steps = FIRST_SHARED if is_frobenius(omega) else FIRST_STEPS
@@ -556,7 +560,11 @@ def _followed(
                 A = _encoded(batch, H, objective, weights, None)
                 sums, losses = _sums_of(batch, A, H, per, True)
             if batch.spread > 0.0:
-                sums = tuple(part if part.gram is not None else _spread(part, batch.spread) for part in sums)
+                known = None if batch.first is None or not old else H
+                sums = tuple(
+                    part if part.gram is not None else _spread(part, batch.spread, loss, known)
+                    for part, loss in zip(sums, omega, strict=True)
+                )
             if old:
                 sums = tuple(now.take_in(before) for now, before in zip(sums, old, strict=True))
             if met is not None:
@@ -631,18 +639,23 @@ def _curved_sums(data: Data, A: Array, H: Array, loss: Loss, per: float, losses:
     return Sums(sweep.N[0] / per, None, sweep.Q / per), sweep.losses
 
 
-def _spread(sums: Sums, part: float) -> Sums:
+def _spread(sums: Sums, part: float, loss: Loss, known: Any = None) -> Sums:
     """Give every component a part of what the columns have, whatever it had of them in these rows.
 
     As if there had been one row more for each component, like the mean of all. What few rows say of a rare column is
     that some components have nothing of it, and a step that multiplies would not leave such a zero again for long.
+    Where the rows came before, and so H is `known` to them, only entries that they ask for more of get a part.
     """
     A = sums.falling
     total = float(A.sum())
     if total == 0.0:  # rows of zeros: nothing to spread
         return sums
     even = A.sum(1)[:, None] * (A.sum(0) / total)[None]
-    return replace(sums, falling=(1.0 - part) * A + part * even)
+    mixed = (1.0 - part) * A + part * even
+    if known is None:
+        return replace(sums, falling=mixed)
+    a, b = loss.exponents
+    return replace(sums, falling=namespace(A).where(_times_power(sums.rising, known, a + b) < A, mixed, A))
 
 
 def _added(part: Any, other: Any) -> Any:
