@@ -300,14 +300,15 @@ def why_rank(tried: Sequence[Tried]) -> str:
     others = ", ".join(str(rank) for rank in near if rank != lowest)
     why = f"Held-out entries are predicted best at rank {lowest}"
     why += ", of those at which they scatter as their uncertainties say" if fewer else ""
+    kind: type[str] = str
     if tried[compared.best].factor > AS_SAID:
-        factor = tried[compared.best].factor
+        factor, kind = tried[compared.best].factor, Caution
         why = f"Entries scatter {factor:.2g} times as far as their uncertainties say, or more. {why}"
     if not others:
-        return f"{why}."
+        return kind(f"{why}.")
     but = "and" if lowest in near else "but scatter farther there, and are"
     why += f", {but} not clearly worse at {others}"
-    return f"{why}; of these the components of rank {best} come again best." if len(near) > 1 else f"{why}."
+    return kind(f"{why}; of these the components of rank {best} come again best." if len(near) > 1 else f"{why}.")
 
 
 def differences(tried: Sequence[Tried]) -> Rows:

@@ -235,10 +235,10 @@ class Stages:
                 if len(runs) < REDRAWN_RUNS or sum(run.settled for run in runs) < REDRAWN_RUNS // 2:
                     break
                 stability[rank] = consensus([run.short_side for run in runs]).stability
+        most = self._most(judging, table, stability)
         self.schedule.close(RANKS)
         self.ended(RANKS, before)
         counts = {rank: int((values >= self.ask.threshold).sum()) for rank, values in stability.items()}
-        most = self._most(judging, table, stability)
         best = with_most_stable(stability, first, self.ask.threshold, most)
         if best < first and counts[best] == best and first in counts:
             self.larger = Larger(best, best)
