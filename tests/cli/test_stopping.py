@@ -199,3 +199,21 @@ def test_a_temporary_folder_goes_when_its_maker_is_interrupted(tmp_path: Path) -
     with pytest.raises(KeyboardInterrupt):
         work()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_stop_that_is_raised_where_it_is_lost_says_nothing():
+    """In a finalizer an error ends nothing and is only printed: the stop comes again, and other errors are told."""
+    code = """
+from drnmf.cli.endings import Stopped, stoppable
+
+class Closing:
+    def __init__(self, error): self.error = error
+    def __del__(self): raise self.error
+
+with stoppable():
+    Closing(Stopped(15))
+    Closing(ValueError("told"))
+"""
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stderr
+    assert said.count("Traceback") == 1
+    assert "ValueError: told" in said

@@ -70,6 +70,11 @@ def stoppable() -> Iterator[None]:
         threading.Thread(target=_insist, args=(number, over), daemon=True).start()
         raise Stopped(number)
 
+    def unraisable(lost: sys.UnraisableHookArgs) -> None:
+        if not issubclass(lost.exc_type, Stopped):  # the stop comes again, and its traceback says nothing to users
+            hook(lost)
+
+    hook, sys.unraisablehook = sys.unraisablehook, unraisable
     before = {number: signal.getsignal(number) for number in SIGNALS}
     before = {number: handler for number, handler in before.items() if handler not in (signal.SIG_IGN, None)}
     for number in before:
@@ -78,6 +83,7 @@ def stoppable() -> Iterator[None]:
         yield
     finally:
         over.set()
+        sys.unraisablehook = hook
         for number, handler in before.items():
             signal.signal(number, handler)
 
